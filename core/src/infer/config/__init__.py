@@ -1,0 +1,1 @@
+"""Plain data that every floor may read: engine configuration, plugin activation, paths."""

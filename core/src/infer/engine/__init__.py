@@ -1,0 +1,1 @@
+"""Request life cycle: text to ids, EngineCore, ids to text; the process boundary."""

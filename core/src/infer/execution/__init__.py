@@ -1,0 +1,1 @@
+"""Executors, the worker and its model runner."""

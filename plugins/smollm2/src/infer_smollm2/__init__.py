@@ -1,0 +1,1 @@
+"""SmolLM2-135M-Instruct, the default model of infer."""
