@@ -84,7 +84,6 @@ class ModelRunner:
         row = torch.tensor(inputs.sampled_rows, dtype=torch.int64).to(device, non_blocking=True)
         at = torch.tensor(inputs.sampled_positions, dtype=torch.int64)
         self.rows.token_ids[row, at.to(device, non_blocking=True)] = token_ids.int()
-        self.sampling.observe(inputs.sampled_rows, token_ids)
 
 
 def _result(step: _Forwarded, output: SampleOutput | None) -> StepResult:

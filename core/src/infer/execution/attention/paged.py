@@ -5,9 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from infer_plugin_api.attention import AttentionBackend, AttentionBatch
+from infer_plugin_api.attention import AttentionBackend, AttentionBatch, AttentionContext
 
-from infer.execution.attention.dense import attend_many, attend_one, first_visible, visible
+from infer.execution.attention.dense import (
+    attend_many,
+    attend_one,
+    attend_products,
+    first_visible,
+    visible,
+)
 
 
 @dataclass(frozen=True)
@@ -20,6 +26,8 @@ class _Request:
 
     begin: int
     end: int
+    start: int
+    first_key: int
     run: tuple[int, int] | None
     slots: torch.Tensor | None
     mask: torch.Tensor | None
@@ -30,6 +38,14 @@ class PagedCPUBackend(AttentionBackend):
 
     A fragmented request's keys are gathered, without padding.
     """
+
+    def __init__(self, context: AttentionContext) -> None:
+        super().__init__(context)
+        self.products = (
+            context.dtype == context.kv_dtype == "bfloat16"
+            and context.spec.soft_cap is None
+            and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+        )
 
     def prepare(self, batch: AttentionBatch) -> list[_Request]:
         tables = batch.block_table.numpy()
@@ -44,14 +60,15 @@ class PagedCPUBackend(AttentionBackend):
         low, high = first_key // page, (length - 1) // page + 1
         blocks = table[low:high].astype("int64")  # type: ignore[index]
         mask = None
-        if (start > 0 or spec.window is not None) and end - begin > 1:
+        if not self.products and (start > 0 or spec.window is not None) and end - begin > 1:
             mask = visible(start, end - begin, first_key, spec)
         if int(blocks[-1]) - int(blocks[0]) == high - low - 1 and (blocks[1:] > blocks[:-1]).all():
             slot = int(blocks[0]) * page + first_key - low * page
-            return _Request(begin, end, (slot, slot + length - first_key), None, mask)
+            run = (slot, slot + length - first_key)
+            return _Request(begin, end, start, first_key, run, None, mask)
         positions = torch.arange(first_key - low * page, length - low * page)
         slots = torch.from_numpy(blocks)[positions // page] * page + positions % page
-        return _Request(begin, end, None, slots, mask)
+        return _Request(begin, end, start, first_key, None, slots, mask)
 
     def forward(
         self,
@@ -69,11 +86,13 @@ class PagedCPUBackend(AttentionBackend):
             else:
                 assert request.slots is not None
                 key, value = (half.index_select(0, request.slots) for half in (keys, values))
+            rows = slice(request.begin, request.end)
             if request.end - request.begin == 1:
-                at = request.begin
-                attend_one(query[at], key, value, spec, out[at])
+                attend_one(query[rows], key, value, spec, out[rows])
+            elif self.products:
+                start, first_key = request.start, request.first_key
+                attend_products(query[rows], key, value, start, first_key, spec, out[rows])
             else:
-                rows = slice(request.begin, request.end)
                 attend_many(query[rows], key, value, request.mask, spec, out[rows])
 
 

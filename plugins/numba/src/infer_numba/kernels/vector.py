@@ -60,9 +60,9 @@ def instruction(
 
     def wrap(emit: Callable[..., Any]) -> Any:
         key = of or emit
-        infer_global(key)(
-            type(emit.__name__, (ConcreteTemplate,), {"cases": [signature(result, *arguments)]})
-        )
+        cases = [signature(result, *arguments)]
+        template = type(emit.__name__, (ConcreteTemplate,), {"key": key, "cases": cases})
+        infer_global(key, types.Function(template))
 
         def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             value = emit(builder, *args)
@@ -351,6 +351,11 @@ def mask_bits(builder: Any, mask: Any) -> Any:
 @instruction(VF, VM, VF, VF)
 def choose(builder: Any, mask: Any, yes: Any, no: Any) -> Any:
     return builder.select(mask, yes, no)
+
+
+@instruction(types.float32, VF)
+def first_lane(builder: Any, value: Any) -> Any:
+    return builder.extract_element(value, ir.Constant(I32, 0))
 
 
 @instruction(types.float32, VF)
