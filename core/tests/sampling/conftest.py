@@ -55,9 +55,7 @@ class Rows:
         token_ids = prompt + (generated or [])
         self.pool[row, : len(token_ids)] = torch.tensor(token_ids, dtype=torch.int32)
         self.lengths[row] = len(token_ids)
-        self.state.admit(
-            Admission(row, f"r{row}", token_ids, len(prompt), params, seed, stop_ids)
-        )
+        self.state.admit(Admission(row, f"r{row}", token_ids, len(prompt), params, seed, stop_ids))
 
     def step(self, logits: torch.Tensor, rows: list[int]) -> SampleOutput:
         """Sample *rows* from a copy of *logits* and put the tokens into the pool."""

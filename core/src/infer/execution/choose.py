@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from infer_plugin_api.attention import AttentionBackend, AttentionContext
-from infer_plugin_api.descriptors import ANY, AttentionDescriptor, OpDescriptor
-
 from infer.execution.attention.phases import PhasedAttention
 from infer.plugins.registry import Registered, Registry
 from infer.plugins.selection import select
+from infer_plugin_api.attention import AttentionBackend, AttentionContext
+from infer_plugin_api.descriptors import ANY, AttentionDescriptor, OpDescriptor
 
 
 def choose_attention(

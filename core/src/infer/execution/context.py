@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+
 from infer_plugin_api.attention import AttentionBackend, AttentionBatch
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from infer_plugin_api.attention import AttentionBatch
-from infer_plugin_api.execution import StepPlan
 
 from infer.execution.rows import RowState
+from infer_plugin_api.attention import AttentionBatch
+from infer_plugin_api.execution import StepPlan
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+
 from infer_plugin_api.execution import StepPlan
 
 

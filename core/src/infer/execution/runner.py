@@ -8,6 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+
+from infer.execution.context import StepContext
+from infer.execution.inputs import StepInputs, build_inputs
+from infer.execution.rows import RowState
+from infer.sampling.state import SampleOutput, SamplingState
 from infer_plugin_api.execution import (
     LateInputs,
     StepPlan,
@@ -15,11 +20,6 @@ from infer_plugin_api.execution import (
     TokenLogprobs,
 )
 from infer_plugin_api.models import Model
-
-from infer.execution.context import StepContext
-from infer.execution.inputs import StepInputs, build_inputs
-from infer.execution.rows import RowState
-from infer.sampling.state import SampleOutput, SamplingState
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
-from infer_plugin_api.attention import AttentionContext, AttentionSpec
-from infer_plugin_api.errors import ModelError
-from infer_plugin_api.execution import LateInputs, StepPlan, StepResult, WorkerInfo
-from infer_plugin_api.kv import KVGroup, block_bytes, group_layers
-from infer_plugin_api.models import ModelArchitecture
-from infer_plugin_api.platform import Platform
 
 from infer.config.errors import EngineError
 from infer.execution.cache import allocate_cache
@@ -30,6 +24,12 @@ from infer.plugins.plan import mismatch
 from infer.plugins.registry import Registry
 from infer.plugins.selection import select
 from infer.sampling.state import SamplingState
+from infer_plugin_api.attention import AttentionContext, AttentionSpec
+from infer_plugin_api.errors import ModelError
+from infer_plugin_api.execution import LateInputs, StepPlan, StepResult, WorkerInfo
+from infer_plugin_api.kv import KVGroup, block_bytes, group_layers
+from infer_plugin_api.models import ModelArchitecture
+from infer_plugin_api.platform import Platform
 
 if TYPE_CHECKING:
     from infer_plugin_api.models import AttentionFn, RopeSpec

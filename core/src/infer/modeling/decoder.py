@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from infer_plugin_api.attention import AttentionSpec
 from torch.nn import functional
+
+from infer_plugin_api.attention import AttentionSpec
 
 if TYPE_CHECKING:
     from infer_plugin_api.linear import LinearFn

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from infer_plugin_api.descriptors import ANY, LinearKernelDescriptor
-from infer_plugin_api.linear import LinearContext, LinearKernel
-from infer_plugin_api.quant import LinearWeight
 
 from infer.plugins.registry import Registered, Registry
 from infer.plugins.selection import select
+from infer_plugin_api.descriptors import ANY, LinearKernelDescriptor
+from infer_plugin_api.linear import LinearContext, LinearKernel
+from infer_plugin_api.quant import LinearWeight
 
 if TYPE_CHECKING:
     from infer_plugin_api.linear import LinearFn

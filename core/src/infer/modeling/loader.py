@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+
+from infer.modeling.decoder import Decoder
+from infer.modeling.linear import LinearChooser
 from infer_plugin_api.attention import AttentionSpec
 from infer_plugin_api.errors import ModelError
 from infer_plugin_api.linear import LinearContext
 from infer_plugin_api.quant import UNQUANTIZED, LinearWeight, Quantizer
 from infer_plugin_api.weights import WeightReader
-
-from infer.modeling.decoder import Decoder
-from infer.modeling.linear import LinearChooser
 
 if TYPE_CHECKING:
     from infer_plugin_api.linear import LinearFn

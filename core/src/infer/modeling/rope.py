@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
+
 from infer_plugin_api.errors import ModelError
 from infer_plugin_api.models import RopeSpec
 

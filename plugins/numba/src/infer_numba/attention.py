@@ -21,6 +21,7 @@ _DTYPES = ("float32", "bfloat16")
 _TILE_ROWS = 96
 """Query rows (tokens times heads of a group) that share one packing of the keys."""
 
+MERGE = True
 _SPREAD_KEYS = 512
 """Key visits (queries' tiles times keys, over all KV heads) from which threads pay."""
 
@@ -56,7 +57,7 @@ class NumbaAttention(AttentionBackend):
         self._pack = packer("qqqqqqqqqq")
         self._group = spec.num_heads // spec.num_kv_heads
         self._tile_tokens = max(1, _TILE_ROWS // self._group)
-        rows = self._tile_tokens * self._group
+        rows = max(self._tile_tokens * self._group, spec.num_heads)
         self._scratch_bytes = at.scratch_offsets(spec.head_size, rows, kernels.lanes)[-1]
         self._scratch = torch.zeros(self._kernel.threads * self._scratch_bytes + 64, dtype=torch.uint8)
         start = -self._scratch.data_ptr() % 64
@@ -93,7 +94,8 @@ class NumbaAttention(AttentionBackend):
 
     def prepare(self, batch: AttentionBatch) -> Any:
         items = []
-        window = self.context.spec.window
+        spec = self.context.spec
+        window = spec.window
         starts, lengths = batch.query_start_host, batch.seq_lens_host
         visits = 0
         for request, length in enumerate(lengths):
@@ -106,7 +108,11 @@ class NumbaAttention(AttentionBackend):
                 chunk = first // at.CHUNK
                 stop = last // at.CHUNK + 1
                 visits += last - first + 1
-                items.append((token, count, position, request, chunk, stop, -1, 0, 0, chunk))
+                if request < batch.num_decodes and MERGE:
+                    items.append((token, count, position, request, 0, spec.num_kv_heads, chunk, stop, 1, 0, 0))
+                else:
+                    for h in range(spec.num_kv_heads):
+                        items.append((token, count, position, request, h, h+1, chunk, stop, 1, 0, 0))
         table = torch.tensor(items, dtype=torch.int64)
         plan = list(self._plan)
         plan[0] = table.data_ptr()

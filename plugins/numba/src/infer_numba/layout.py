@@ -48,18 +48,20 @@ PLAN_PART_BYTES = 128
 PLAN_COUNTERS = 136
 PLAN_ROWS = 144
 
-# An item of attention's plan: a tile of query tokens of one request, or a chunk of its keys.
+# An item of attention's plan: a tile of query tokens of one request for some KV heads, over all
+# chunks of keys that it sees or, when its request is split, over one of them.
 ITEM_TOKEN = 0
 ITEM_TOKENS = 8
 ITEM_POSITION = 16
 ITEM_REQUEST = 24
-ITEM_CHUNK_FIRST = 32
-ITEM_CHUNK_END = 40
-ITEM_SPLIT = 48
-ITEM_PART_FIRST = 56
+ITEM_HEAD_FIRST = 32
+ITEM_HEAD_END = 40
+ITEM_CHUNK_FIRST = 48
+ITEM_CHUNK_END = 56
 ITEM_PARTS = 64
-ITEM_SPLIT_BASE = 72
-ITEM_BYTES = 80
+ITEM_PART_FIRST = 72
+ITEM_PART = 80
+ITEM_BYTES = 88
 
 
 def scratch_offsets(head_size: int, rows: int, lanes: int) -> tuple[int, ...]:

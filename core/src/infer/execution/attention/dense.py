@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import torch
-from infer_plugin_api.attention import AttentionSpec
 from torch.nn import functional
+
+from infer_plugin_api.attention import AttentionSpec
 
 _QUERIES = 128
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from infer_plugin_api.attention import AttentionBackend, AttentionBatch, AttentionContext
 
 from infer.execution.attention.dense import (
     attend_many,
@@ -14,6 +13,7 @@ from infer.execution.attention.dense import (
     first_visible,
     visible,
 )
+from infer_plugin_api.attention import AttentionBackend, AttentionBatch, AttentionContext
 
 
 @dataclass(frozen=True)

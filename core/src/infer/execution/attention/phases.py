@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+
 from infer_plugin_api.attention import AttentionBackend, AttentionBatch
 
 

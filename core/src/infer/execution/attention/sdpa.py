@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from infer_plugin_api.attention import AttentionBackend, AttentionBatch
 
 from infer.execution.attention.dense import attend_many, attention, first_visible, visible
+from infer_plugin_api.attention import AttentionBackend, AttentionBatch
 
 _TILE = 16
 """Queries of one call in deterministic mode."""

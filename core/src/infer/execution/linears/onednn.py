@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+
 from infer_plugin_api.linear import LinearContext, LinearKernel
 
 if TYPE_CHECKING:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infer_plugin_api.linear import LinearContext, LinearKernel
 from torch.nn import functional
+
+from infer_plugin_api.linear import LinearContext, LinearKernel
 
 if TYPE_CHECKING:
     import torch
+
     from infer_plugin_api.linear import LinearFn
     from infer_plugin_api.quant import LinearWeight
 

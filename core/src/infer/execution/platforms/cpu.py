@@ -6,6 +6,7 @@ import platform
 from pathlib import Path
 
 import torch
+
 from infer_plugin_api.platform import Platform
 
 _CACHE_SHARE = 4

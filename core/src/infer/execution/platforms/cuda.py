@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+
 from infer_plugin_api.platform import Platform
 
 

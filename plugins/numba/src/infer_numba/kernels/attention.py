@@ -17,6 +17,7 @@ from numba import types
 from infer_numba import layout as at
 from infer_numba.kernels.functions import exp2, tanh
 from infer_numba.kernels.tiles import (
+    HAS_PAIRS,
     TILE_ROWS,
     join_pairs,
     make_product,
@@ -43,6 +44,7 @@ from infer_numba.kernels.vector import (
     mask_or,
     max_lanes,
     outline,
+    prefetch,
     splat,
     store_bf16,
     store_f32,
@@ -123,6 +125,26 @@ def find_keys(plan, request, first, count, base, plane, block_pitch, slot_bytes,
 
 
 @outline
+def prefetch_keys(plan, request, first, count, base, plane, block_pitch, slot_bytes, row_bytes):
+    """Ask for the rows of *count* keys and values from position *first* on."""
+    page = load_i64(plan + at.PLAN_PAGE)
+    table = load_i64(plan + at.PLAN_TABLE) + 4 * request * load_i64(plan + at.PLAN_TABLE_PITCH)
+    entry = first // page
+    offset = first - entry * page
+    address = base + load_i32(table + 4 * entry) * block_pitch + offset * slot_bytes
+    for _ in range(count):
+        if offset == page:
+            entry += 1
+            offset = 0
+            address = base + load_i32(table + 4 * entry) * block_pitch
+        for byte in range(0, row_bytes, 64):
+            prefetch(address + byte)
+            prefetch(address + plane + byte)
+        address += slot_bytes
+        offset += 1
+
+
+@outline
 def stage_keys(count, head_size, size, pitch, keys, values, staged_keys, staged_values):
     """Copy rows that end inside a vector, so that no load reads past a row."""
     for index in range(count):
@@ -130,6 +152,26 @@ def stage_keys(count, head_size, size, pitch, keys, values, staged_keys, staged_
         copy_row(staged_values + index * pitch, load_i64(values + 8 * index), head_size, size)
         store_i64(keys + 8 * index, staged_keys + index * pitch)
         store_i64(values + 8 * index, staged_values + index * pitch)
+
+
+@outline
+def store_row(target, source, factor, count, is_bf16):
+    """Store *count* float32 elements times *factor* in the output's dtype."""
+    index = 0
+    while index + LANES <= count:
+        value = vload_f32(source + 4 * index) * splat(factor)
+        if is_bf16 == 1:
+            vstore_bf16(target + 2 * index, value)
+        else:
+            vstore_f32(target + 4 * index, value)
+        index += LANES
+    while index < count:
+        single = load_f32(source + 4 * index) * factor
+        if is_bf16 == 1:
+            store_bf16(target + 2 * index, single)
+        else:
+            store_f32(target + 4 * index, single)
+        index += 1
 
 
 @inline
@@ -289,105 +331,110 @@ def make_attention(pairs: bool) -> Any:
                 vstore_f32(total + byte, fma(vload_f32(output + byte), gain, kept))
 
     @outline
-    def finish(args, plan, item, head, rows, row_bytes, total, total_sums):
+    def finish(args, plan, item, row_bytes, total, total_sums):
         """Divide by the sums and store rows in the output's dtype."""
         group = load_i64(plan + at.PLAN_GROUP)
         head_size = load_i64(plan + at.PLAN_HEAD_SIZE)
         is_bf16 = load_i64(plan + at.PLAN_QUERY_BF16)
-        token = load_i64(item + at.ITEM_TOKEN)
-        for row in range(rows):
-            target = (
-                load_i64(args + at.ATTN_OUT)
-                + (token + row // group) * load_i64(args + at.ATTN_OUT_TOKEN)
-                + (head * group + row % group) * load_i64(args + at.ATTN_OUT_HEAD)
-            )
-            inverse = ONE / sum_lanes(vload_f32(total_sums + BYTES * row))
-            source = total + row * row_bytes
-            index = 0
-            while index + LANES <= head_size:
-                value = vload_f32(source + 4 * index) * splat(inverse)
-                if is_bf16 == 1:
-                    vstore_bf16(target + 2 * index, value)
-                else:
-                    vstore_f32(target + 4 * index, value)
-                index += LANES
-            while index < head_size:
-                single = load_f32(source + 4 * index) * inverse
-                if is_bf16 == 1:
-                    store_bf16(target + 2 * index, single)
-                else:
-                    store_f32(target + 4 * index, single)
-                index += 1
+        rows = load_i64(item + at.ITEM_TOKENS) * group
+        row = 0
+        for head in range(load_i64(item + at.ITEM_HEAD_FIRST), load_i64(item + at.ITEM_HEAD_END)):
+            for index in range(rows):
+                target = (
+                    load_i64(args + at.ATTN_OUT)
+                    + (load_i64(item + at.ITEM_TOKEN) + index // group)
+                    * load_i64(args + at.ATTN_OUT_TOKEN)
+                    + (head * group + index % group) * load_i64(args + at.ATTN_OUT_HEAD)
+                )
+                inverse = ONE / sum_lanes(vload_f32(total_sums + BYTES * row))
+                store_row(target, total + row * row_bytes, inverse, head_size, is_bf16)
+                row += 1
 
     @outline
-    def load_queries(args, plan, item, head, rows, row_bytes, query):
+    def load_queries(args, plan, item, row_bytes, query):
         group = load_i64(plan + at.PLAN_GROUP)
         head_size = load_i64(plan + at.PLAN_HEAD_SIZE)
-        token = load_i64(item + at.ITEM_TOKEN)
-        for row in range(rows):
-            source = (
-                load_i64(args + at.ATTN_QUERY)
-                + (token + row // group) * load_i64(args + at.ATTN_QUERY_TOKEN)
-                + (head * group + row % group) * load_i64(args + at.ATTN_QUERY_HEAD)
-            )
-            target = query + row * row_bytes
-            if pairs:
-                copy_row(target, source, head_size, 2)
-                if head_size % 2 == 1:
-                    store_bf16(target + 2 * head_size, ZERO)
-            else:
-                widen_row(target, source, head_size, load_i64(plan + at.PLAN_QUERY_BF16))
+        is_bf16 = load_i64(plan + at.PLAN_QUERY_BF16)
+        rows = load_i64(item + at.ITEM_TOKENS) * group
+        target = query
+        for head in range(load_i64(item + at.ITEM_HEAD_FIRST), load_i64(item + at.ITEM_HEAD_END)):
+            for index in range(rows):
+                source = (
+                    load_i64(args + at.ATTN_QUERY)
+                    + (load_i64(item + at.ITEM_TOKEN) + index // group)
+                    * load_i64(args + at.ATTN_QUERY_TOKEN)
+                    + (head * group + index % group) * load_i64(args + at.ATTN_QUERY_HEAD)
+                )
+                if pairs:
+                    copy_row(target, source, head_size, 2)
+                    if head_size % 2 == 1:
+                        store_bf16(target + 2 * head_size, ZERO)
+                else:
+                    widen_row(target, source, head_size, is_bf16)
+                target += row_bytes
 
     @outline
-    def attend_chunk(args, plan, item, head, chunk, rows, row_bytes, scratch, areas):
+    def attend_chunk(args, plan, item, chunk, row_bytes, scratch, areas):
         """Compute the partial result of one chunk of keys into the running output."""
         (keys, values, packed_keys, packed_values, scores, weights, factors, query, output, maxima,
          sums, _, _, _, staged_keys, staged_values, zeros, _) = areas  # fmt: skip
         head_size = load_i64(plan + at.PLAN_HEAD_SIZE)
         is_bf16 = load_i64(plan + at.PLAN_CACHE_BF16)
         window = load_i64(plan + at.PLAN_WINDOW)
-        size = 4 - 2 * is_bf16
+        request = load_i64(item + at.ITEM_REQUEST)
+        head_first = load_i64(item + at.ITEM_HEAD_FIRST)
+        head_end = load_i64(item + at.ITEM_HEAD_END)
         position = load_i64(item + at.ITEM_POSITION)
-        last = position + load_i64(item + at.ITEM_TOKENS) - 1
+        tokens = load_i64(item + at.ITEM_TOKENS)
+        rows = tokens * load_i64(plan + at.PLAN_GROUP)
+        cache = load_i64(args + at.ATTN_CACHE)
+        plane = load_i64(args + at.ATTN_CACHE_PLANE)
+        block = load_i64(args + at.ATTN_CACHE_BLOCK)
+        head_bytes = head_size * (4 - 2 * is_bf16)
+        slot_bytes = load_i64(plan + at.PLAN_KV_HEADS) * head_bytes
+        stop = position + tokens
         first = 0
         if window > 0:
             first = max(0, position - window + 1)
-        step = LANES
+        staged = head_size % LANES != 0
         if pairs:
-            step = 2 * LANES
-        clear(rows, row_bytes, scratch + output, scratch + maxima, scratch + sums)
-        stop = min(last + 1, (chunk + 1) * CHUNK)
-        for key in range(chunk * CHUNK, stop, KEYS):
+            staged = head_size % (2 * LANES) != 0
+        clear(
+            rows * (head_end - head_first), row_bytes, scratch + output, scratch + maxima,
+            scratch + sums,
+        )  # fmt: skip
+        for key in range(chunk * CHUNK, min(stop, (chunk + 1) * CHUNK), KEYS):
             if key + KEYS <= first:
                 continue
-            count = min(KEYS, last + 1 - key)
-            find_keys(
-                plan,
-                load_i64(item + at.ITEM_REQUEST),
-                key,
-                count,
-                load_i64(args + at.ATTN_CACHE) + head * head_size * size,
-                load_i64(args + at.ATTN_CACHE_PLANE),
-                load_i64(args + at.ATTN_CACHE_BLOCK),
-                load_i64(plan + at.PLAN_KV_HEADS) * head_size * size,
-                scratch + keys,
-                scratch + values,
-                scratch + zeros,
-            )
-            if head_size % step != 0:
-                stage_keys(
-                    count, head_size, size, row_bytes, scratch + keys, scratch + values,
-                    scratch + staged_keys, scratch + staged_values,
+            count = min(KEYS, stop - key)
+            if key + KEYS < stop:
+                prefetch_keys(
+                    plan, request, key + KEYS, min(KEYS, stop - key - KEYS),
+                    cache + head_first * head_bytes, plane, block, slot_bytes,
+                    (head_end - head_first) * head_bytes,
                 )  # fmt: skip
-            pack(
-                count, head_size, is_bf16, row_bytes, scratch + keys, scratch + values,
-                scratch + packed_keys, scratch + packed_values,
-            )  # fmt: skip
-            attend_block(
-                plan, rows, position, key, count, row_bytes, scratch + packed_keys,
-                scratch + packed_values, scratch + scores, scratch + weights, scratch + factors,
-                scratch + query, scratch + output, scratch + maxima, scratch + sums,
-            )  # fmt: skip
+            for head in range(head_first, head_end):
+                find_keys(
+                    plan, request, key, count, cache + head * head_bytes, plane, block, slot_bytes,
+                    scratch + keys, scratch + values, scratch + zeros,
+                )  # fmt: skip
+                if staged:
+                    stage_keys(
+                        count, head_size, 4 - 2 * is_bf16, row_bytes, scratch + keys,
+                        scratch + values, scratch + staged_keys, scratch + staged_values,
+                    )  # fmt: skip
+                pack(
+                    count, head_size, is_bf16, row_bytes, scratch + keys, scratch + values,
+                    scratch + packed_keys, scratch + packed_values,
+                )  # fmt: skip
+                row = (head - head_first) * rows
+                attend_block(
+                    plan, rows, position, key, count, row_bytes, scratch + packed_keys,
+                    scratch + packed_values, scratch + scores, scratch + weights,
+                    scratch + factors, scratch + query + row * row_bytes,
+                    scratch + output + row * row_bytes, scratch + maxima + 4 * row,
+                    scratch + sums + BYTES * row,
+                )  # fmt: skip
 
     @inline
     def save_part(rows, row_bytes, part, output, maxima, sums):
@@ -396,57 +443,59 @@ def make_attention(pairs: bool) -> Any:
         copy_row(part + rows * (row_bytes + BYTES), maxima, rows, 4)
 
     @outline
-    def attend_item(args, plan, item, head, scratch):
-        group = load_i64(plan + at.PLAN_GROUP)
-        head_size = load_i64(plan + at.PLAN_HEAD_SIZE)
-        areas = scratch_offsets(head_size, load_i64(plan + at.PLAN_ROWS), LANES)
-        query, output, maxima, sums = areas[7], areas[8], areas[9], areas[10]
+    def attend_part(args, plan, item, rows, row_bytes, scratch, areas):
+        """Compute one chunk of a split request; whoever comes last merges the parts."""
+        output, maxima, sums = areas[8], areas[9], areas[10]
         total, total_maxima, total_sums = areas[11], areas[12], areas[13]
-        row_bytes = (4 * head_size + 2 * BYTES - 1) // (2 * BYTES) * (2 * BYTES)
-        rows = load_i64(item + at.ITEM_TOKENS) * group
-        chunk_first = load_i64(item + at.ITEM_CHUNK_FIRST)
-        chunk_end = load_i64(item + at.ITEM_CHUNK_END)
-        split = load_i64(item + at.ITEM_SPLIT)
-        load_queries(args, plan, item, head, rows, row_bytes, scratch + query)
-        if split < 0 and chunk_end - chunk_first == 1:
-            attend_chunk(args, plan, item, head, chunk_first, rows, row_bytes, scratch, areas)
-            finish(args, plan, item, head, rows, row_bytes, scratch + output, scratch + sums)
-            return
-        if split < 0:
-            clear(rows, row_bytes, scratch + total, scratch + total_maxima, scratch + total_sums)
-            for chunk in range(chunk_first, chunk_end):
-                attend_chunk(args, plan, item, head, chunk, rows, row_bytes, scratch, areas)
-                merge(
-                    rows, row_bytes, scratch + total, scratch + total_maxima,
-                    scratch + total_sums, scratch + output, scratch + maxima, scratch + sums,
-                )  # fmt: skip
-            finish(args, plan, item, head, rows, row_bytes, scratch + total, scratch + total_sums)
-            return
-        heads = load_i64(plan + at.PLAN_KV_HEADS)
-        part_bytes = load_i64(plan + at.PLAN_PART_BYTES)
+        chunk = load_i64(item + at.ITEM_CHUNK_FIRST)
+        attend_chunk(args, plan, item, chunk, row_bytes, scratch, areas)
+        pitch = load_i64(plan + at.PLAN_PART_BYTES)
         parts = load_i64(item + at.ITEM_PARTS)
-        first_part = (
-            load_i64(plan + at.PLAN_PARTS)
-            + (load_i64(item + at.ITEM_PART_FIRST) * heads + head * parts) * part_bytes
-        )
-        attend_chunk(args, plan, item, head, chunk_first, rows, row_bytes, scratch, areas)
-        mine = chunk_first - load_i64(item + at.ITEM_SPLIT_BASE)
+        first = load_i64(item + at.ITEM_PART_FIRST)
+        base = load_i64(plan + at.PLAN_PARTS) + first * pitch
         save_part(
-            rows, row_bytes, first_part + mine * part_bytes, scratch + output, scratch + maxima,
-            scratch + sums,
+            rows, row_bytes, base + load_i64(item + at.ITEM_PART) * pitch, scratch + output,
+            scratch + maxima, scratch + sums,
         )  # fmt: skip
-        counter = load_i64(plan + at.PLAN_COUNTERS) + 8 * (split * heads + head)
+        counter = load_i64(plan + at.PLAN_COUNTERS) + 8 * first
         if fetch_add(counter, 1) != parts - 1:
             return
         store_i64(counter, 0)
         clear(rows, row_bytes, scratch + total, scratch + total_maxima, scratch + total_sums)
         for index in range(parts):
-            part = first_part + index * part_bytes
+            part = base + index * pitch
             merge(
                 rows, row_bytes, scratch + total, scratch + total_maxima, scratch + total_sums,
                 part, part + rows * (row_bytes + BYTES), part + rows * row_bytes,
             )  # fmt: skip
-        finish(args, plan, item, head, rows, row_bytes, scratch + total, scratch + total_sums)
+        finish(args, plan, item, row_bytes, scratch + total, scratch + total_sums)
+
+    @outline
+    def attend_item(args, plan, item, scratch):
+        head_size = load_i64(plan + at.PLAN_HEAD_SIZE)
+        areas = scratch_offsets(head_size, load_i64(plan + at.PLAN_ROWS), LANES)
+        output, maxima, sums = areas[8], areas[9], areas[10]
+        total, total_maxima, total_sums = areas[11], areas[12], areas[13]
+        row_bytes = (4 * head_size + 2 * BYTES - 1) // (2 * BYTES) * (2 * BYTES)
+        heads = load_i64(item + at.ITEM_HEAD_END) - load_i64(item + at.ITEM_HEAD_FIRST)
+        rows = load_i64(item + at.ITEM_TOKENS) * load_i64(plan + at.PLAN_GROUP) * heads
+        first = load_i64(item + at.ITEM_CHUNK_FIRST)
+        end = load_i64(item + at.ITEM_CHUNK_END)
+        load_queries(args, plan, item, row_bytes, scratch + areas[7])
+        if load_i64(item + at.ITEM_PARTS) > 1:
+            attend_part(args, plan, item, rows, row_bytes, scratch, areas)
+        elif end - first == 1:
+            attend_chunk(args, plan, item, first, row_bytes, scratch, areas)
+            finish(args, plan, item, row_bytes, scratch + output, scratch + sums)
+        else:
+            clear(rows, row_bytes, scratch + total, scratch + total_maxima, scratch + total_sums)
+            for chunk in range(first, end):
+                attend_chunk(args, plan, item, chunk, row_bytes, scratch, areas)
+                merge(
+                    rows, row_bytes, scratch + total, scratch + total_maxima,
+                    scratch + total_sums, scratch + output, scratch + maxima, scratch + sums,
+                )  # fmt: skip
+            finish(args, plan, item, row_bytes, scratch + total, scratch + total_sums)
 
     def attention(args):
         plan = load_i64(args + at.ATTN_PLAN)
@@ -455,20 +504,16 @@ def make_attention(pairs: bool) -> Any:
             plan + at.PLAN_SCRATCH_PITCH
         )
         items = load_i64(plan + at.PLAN_ITEMS)
-        heads = load_i64(plan + at.PLAN_KV_HEADS)
-        work = load_i64(plan + at.PLAN_COUNT) * heads
+        count = load_i64(plan + at.PLAN_COUNT)
         ticket = fetch_add(args + at.TICKET, 1)
-        while ticket < work:
-            index = ticket // heads
-            attend_item(args, plan, items + index * at.ITEM_BYTES, ticket - index * heads, scratch)
+        while ticket < count:
+            attend_item(args, plan, items + ticket * at.ITEM_BYTES, scratch)
             ticket = fetch_add(args + at.TICKET, 1)
 
     return attention
 
 
 def kernels() -> dict[str, Any]:
-    from infer_numba.kernels.tiles import HAS_PAIRS
-
     found = {"attention": make_attention(pairs=False)}
     if HAS_PAIRS:
         found["attention_pairs"] = make_attention(pairs=True)

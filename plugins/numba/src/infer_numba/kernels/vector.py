@@ -172,6 +172,15 @@ def fetch_add(builder: Any, address: Any, value: Any) -> Any:
     return builder.atomic_rmw("add", pointer(builder, address, I64), value, "acq_rel")
 
 
+@instruction(types.void, types.int64)
+def prefetch(builder: Any, address: Any) -> None:
+    """Ask for the cache line at *address*."""
+    place = builder.inttoptr(address, ir.IntType(8).as_pointer())
+    kind = ir.FunctionType(ir.VoidType(), [place.type, I32, I32, I32])
+    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+    builder.call(function, [place, *(ir.Constant(I32, value) for value in (0, 0, 1))])
+
+
 @instruction(types.float32, types.float32)
 def sqrt(builder: Any, value: Any) -> Any:
     return call(builder, "llvm.sqrt.f32", F32, value)

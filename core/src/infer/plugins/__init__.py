@@ -1,0 +1,1 @@
+"""Discovery, registry and selection of plugins. Nothing here imports torch."""
