@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from infer.sampling.state import SamplingState
 from infer_plugin_api.execution import Admission
@@ -196,3 +197,39 @@ def test_sampling_works_in_inference_mode() -> None:
         )
         state.admit(Admission(0, "r", [1, 2], 2, params, seed=1, stop_ids=(4,)))
         assert state.sample(torch.randn(1, VOCAB), [0], [2]).logprobs is not None
+
+
+class NoWaiting(TorchDispatchMode):
+    """Fails on operations that make the host wait for the device."""
+
+    def __torch_dispatch__(
+        self,
+        function: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        name = str(function)
+        assert "_local_scalar_dense" not in name, "a value was read on the host"
+        assert "nonzero" not in name, "a shape depends on values"
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"temperature": 0},
+        {"temperature": 0, "logprobs": 3},
+        {"temperature": 0.7},
+        {"temperature": 0.7, "min_p": 0.1},
+        {"repetition_penalty": 1.2, "presence_penalty": 1.0, "frequency_penalty": 0.5},
+        {"logit_bias": {3: 5.0}, "min_tokens": 2, "bad_words_token_ids": ((3,), (4, 5))},
+    ],
+    ids=str,
+)
+def test_sampling_does_not_wait_for_the_device(rows: Harness, options: dict[str, Any]) -> None:
+    state = rows(vocab_size=VOCAB)
+    for row in range(3):
+        state.admit(row, [1, 2], SamplingParams(**options), generated=[3, 4], stop_ids=(9,))
+    with NoWaiting():
+        state.state.sample(torch.randn(3, VOCAB), [0, 1, 2], [4, 4, 4])

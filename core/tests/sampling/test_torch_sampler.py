@@ -135,8 +135,9 @@ def test_each_draw_inverts_the_exact_cumulative_distribution(data: st.DataObject
     order = np.argsort(-p, kind="stable") if ranked else np.arange(vocab_size)
     place = int(np.flatnonzero(order == token)[0])
     before = p[order[:place]].sum()
-    # Float32 probabilities: a token may be cut or kept, and borders may move, by rounding.
-    assert before - 1e-4 <= u <= before + p[token] + 1e-4
+    # Float32 probabilities: rounding may move borders and cut or keep one token more.
+    slack = 1e-4 + p[p > 0].min()
+    assert before - slack <= u <= before + p[token] + slack
 
 
 @pytest.mark.parametrize("cut", [Row(top_k=3), Row(top_p=0.5)], ids=str)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from infer_plugin_api.kv import KVGroup
-
 from infer.kv_cache.capacity import blocks_needed, window_of
 from infer.kv_cache.eviction import LRU, EvictionPolicy
 from infer.kv_cache.hashing import HashChain, group_key, root_digest
 from infer.kv_cache.pool import BlockPool
 from infer.kv_cache.tables import NO_BLOCK, BlockTables, Match
+from infer_plugin_api.kv import KVGroup
 
 
 class KVCacheManager:
@@ -224,7 +223,7 @@ class KVCacheManager:
         return self._only(_owners(requests))
 
     def check(self) -> None:
-        """Raise CacheCorrupt if a block is lost, owned twice, or wrongly counted. O(blocks)."""
+        """Raise CacheCorruptError if a block is lost, owned twice or miscounted. O(blocks)."""
         owners = _owners(self._open)
         for blocks in self._leaving.values():
             owners.update(blocks)

@@ -8,7 +8,7 @@ from infer.kv_cache.eviction import EvictionPolicy
 from infer.kv_cache.free_map import FreeMap
 
 
-class CacheCorrupt(RuntimeError):
+class CacheCorruptError(RuntimeError):
     """The block bookkeeping contradicts itself: a bug in this package, never a user's error."""
 
 
@@ -44,10 +44,10 @@ class BlockPool:
         """Give *count* blocks their first owner; neighbours of *after* where possible.
 
         room: how many blocks the table may still grow by, these included. Cached content is
-        evicted when nothing is free. Raises CacheCorrupt when there are fewer than *count*.
+        evicted when nothing is free. Raises CacheCorruptError when there are fewer than *count*.
         """
         if count > self.available:
-            raise CacheCorrupt(f"{count} blocks were taken with {self.available} available")
+            raise CacheCorruptError(f"{count} blocks were taken with {self.available} available")
         fresh = min(count, len(self._free))
         blocks: list[int] = []
         for taken in range(fresh):
@@ -69,7 +69,7 @@ class BlockPool:
         """Remove an owner; the last one leaves the block cached if it has a key, else free."""
         left = self.owners[block] - 1
         if left < 0:
-            raise CacheCorrupt(f"block {block} lost an owner that it did not have")
+            raise CacheCorruptError(f"block {block} lost an owner that it did not have")
         self.owners[block] = left
         if left == 0:
             if self._key_of[block] is None:
@@ -92,28 +92,32 @@ class BlockPool:
             self._block_of[key] = block
 
     def check(self, owners: Mapping[int, int]) -> None:
-        """Raise CacheCorrupt unless states, keys and *owners* (block -> tables) agree."""
+        """Raise CacheCorruptError unless states, keys and *owners* (block -> tables) agree."""
         for block in range(self.num_blocks):
             count = owners.get(block, 0)
             key = self._key_of[block]
             if self.owners[block] != count:
-                raise CacheCorrupt(f"block {block} counts {self.owners[block]} owners, has {count}")
+                raise CacheCorruptError(
+                    f"block {block} counts {self.owners[block]} owners, has {count}"
+                )
             if (block in self._free) != (count == 0 and key is None):
-                raise CacheCorrupt(f"block {block} is wrongly free or not free ({count} owners)")
+                raise CacheCorruptError(
+                    f"block {block} is wrongly free or not free ({count} owners)"
+                )
             if key is not None and self._block_of.get(key) != block:
-                raise CacheCorrupt(f"block {block} has a key that leads elsewhere")
+                raise CacheCorruptError(f"block {block} has a key that leads elsewhere")
         keyed = sum(key is not None for key in self._key_of)
         if keyed != len(self._block_of):
-            raise CacheCorrupt(f"{len(self._block_of)} keys lead to {keyed} blocks")
+            raise CacheCorruptError(f"{len(self._block_of)} keys lead to {keyed} blocks")
         idle = sum(count == 0 for count in self.owners)
         if idle != self.available:
-            raise CacheCorrupt(f"{idle} blocks have no owner, {self.available} are available")
+            raise CacheCorruptError(f"{idle} blocks have no owner, {self.available} are available")
 
     def _evict(self) -> int:
         block = self._eviction.pop()
         key = self._key_of[block]
         if key is None or self.owners[block]:
-            raise CacheCorrupt(f"block {block} was evicted with {self.owners[block]} owners")
+            raise CacheCorruptError(f"block {block} was evicted with {self.owners[block]} owners")
         self._key_of[block] = None
         del self._block_of[key]
         return block

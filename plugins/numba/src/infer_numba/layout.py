@@ -78,7 +78,7 @@ def scratch_offsets(head_size: int, rows: int, lanes: int) -> tuple[int, ...]:
     line_rows = (4 * rows + line - 1) // line * line
     keys = 0
     values = keys + 8 * KEYS
-    packed_keys = values + 8 * KEYS
+    packed_keys = values + 24 * KEYS
     packed_values = packed_keys + row * KEYS
     scores = packed_values + row * KEYS
     weights = scores + 4 * KEYS * 8

@@ -124,24 +124,13 @@ def find_keys(plan, request, first, count, base, plane, block_pitch, slot_bytes,
         store_i64(values + 8 * index, zeros)
 
 
-@outline
-def prefetch_keys(plan, request, first, count, base, plane, block_pitch, slot_bytes, row_bytes):
-    """Ask for the rows of *count* keys and values from position *first* on."""
-    page = load_i64(plan + at.PLAN_PAGE)
-    table = load_i64(plan + at.PLAN_TABLE) + 4 * request * load_i64(plan + at.PLAN_TABLE_PITCH)
-    entry = first // page
-    offset = first - entry * page
-    address = base + load_i32(table + 4 * entry) * block_pitch + offset * slot_bytes
-    for _ in range(count):
-        if offset == page:
-            entry += 1
-            offset = 0
-            address = base + load_i32(table + 4 * entry) * block_pitch
+@inline
+def prefetch_rows(addresses, count, shift, row_bytes):
+    """Ask for *row_bytes* at *shift* bytes past each of *count* addresses."""
+    for index in range(count):
+        address = load_i64(addresses + 8 * index) + shift
         for byte in range(0, row_bytes, 64):
             prefetch(address + byte)
-            prefetch(address + plane + byte)
-        address += slot_bytes
-        offset += 1
 
 
 @outline
@@ -190,10 +179,14 @@ def make_attention(pairs: bool) -> Any:
     product_output = make_product(pairs, rescale=True)
 
     @outline
-    def pack(count, head_size, is_bf16, row_bytes, keys, values, packed_keys, packed_values):
+    def pack(count, head_size, is_bf16, row_bytes, keys, values, packed_keys, packed_values, a0, a1, shift, plane, pbytes):
         """Pack keys as words [steps, KEYS] and values as words [steps, row_bytes / 4]."""
         for first in range(0, KEYS, LANES):
             target = packed_keys + 4 * first
+            part = a0 + (a1 - a0) * first // KEYS
+            until = a0 + (a1 - a0) * (first + LANES) // KEYS
+            prefetch_rows(values + 8 * KEYS + 8 * part, until - part, shift, pbytes)
+            prefetch_rows(values + 8 * KEYS + 8 * part, until - part, shift + plane, pbytes)
             if pairs:
                 for byte in range(0, 2 * head_size, BYTES):
                     transpose_words(
@@ -407,11 +400,11 @@ def make_attention(pairs: bool) -> Any:
             if key + KEYS <= first:
                 continue
             count = min(KEYS, stop - key)
-            if key + KEYS < stop:
-                prefetch_keys(
-                    plan, request, key + KEYS, min(KEYS, stop - key - KEYS),
-                    cache + head_first * head_bytes, plane, block, slot_bytes,
-                    (head_end - head_first) * head_bytes,
+            ahead = min(KEYS, max(0, stop - key - KEYS))
+            if ahead > 0:
+                find_keys(
+                    plan, request, key + KEYS, ahead, cache, plane, block, slot_bytes,
+                    scratch + values + 8 * KEYS, scratch + values + 16 * KEYS, scratch + zeros,
                 )  # fmt: skip
             for head in range(head_first, head_end):
                 find_keys(
@@ -425,7 +418,7 @@ def make_attention(pairs: bool) -> Any:
                     )  # fmt: skip
                 pack(
                     count, head_size, is_bf16, row_bytes, scratch + keys, scratch + values,
-                    scratch + packed_keys, scratch + packed_values,
+                    scratch + packed_keys, scratch + packed_values, ahead * (head - head_first) // (head_end - head_first), ahead * (head - head_first + 1) // (head_end - head_first), head_first * head_bytes, plane, head_bytes * (head_end - head_first)
                 )  # fmt: skip
                 row = (head - head_first) * rows
                 attend_block(

@@ -178,7 +178,7 @@ def prefetch(builder: Any, address: Any) -> None:
     place = builder.inttoptr(address, ir.IntType(8).as_pointer())
     kind = ir.FunctionType(ir.VoidType(), [place.type, I32, I32, I32])
     function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-    builder.call(function, [place, *(ir.Constant(I32, value) for value in (0, 0, 1))])
+    builder.call(function, [place, *(ir.Constant(I32, value) for value in (0, 1, 1))])
 
 
 @instruction(types.float32, types.float32)

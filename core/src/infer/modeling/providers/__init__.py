@@ -1,0 +1,1 @@
+"""Built-in model sources, weight formats and the unquantized quantizer."""

@@ -1,0 +1,1 @@
+"""Tokenizers, chat templates and incremental text. Nothing here imports torch."""

@@ -1,0 +1,142 @@
+"""Random lives of scheduler, KV cache and worker: whatever happens, the promises hold.
+
+``--hypothesis-profile=acceptance`` runs 2,000 examples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from infer.scheduling.request import Request
+from infer_plugin_api.sampling import SamplingParams
+from infer_plugin_api.scheduling import SchedulingPolicy
+from scheduler_simulation import Simulation, World
+
+WINDOWS = [(None,), (None, 5), (None, 2), (4,), (1, None), (None, 7, 3), (None, None)]
+STOP_ID, EOS_ID = 3, 4
+
+
+class Chaos(SchedulingPolicy):
+    """A third party's policy that makes no sense, but keeps to the interface."""
+
+    def key(self, request: Any) -> int:
+        return hash((request.arrival * 2654435761) % 97)
+
+    def victim(self, running: Any) -> Any:
+        return running[sum(request.num_computed_tokens for request in running) % len(running)]
+
+    def preempts(self, waiting: Any, running: Any) -> bool:
+        return (waiting.arrival + running.arrival) % 3 == 0
+
+
+worlds = st.builds(
+    World,
+    windows=st.sampled_from(WINDOWS),
+    num_blocks=st.integers(6, 24),
+    block_size=st.integers(1, 4),
+    max_num_seqs=st.integers(1, 4),
+    max_num_batched_tokens=st.integers(1, 16),
+    max_model_len=st.integers(8, 40),
+    max_in_flight=st.sampled_from([1, 2, 2, 3]),
+    lookahead=st.sampled_from([0, 0, 1, 2, 4]),
+    draft_hits=st.integers(0, 10),
+    vocab_size=st.just(8),
+    caching=st.sampled_from([True, True, True, False]),
+    policy=st.sampled_from(["fcfs", "priority", "priority", Chaos()]),
+)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One arriving request; prompts share beginnings."""
+
+    letter: int
+    shared: int
+    tail: list[int]
+    max_tokens: int | None
+    min_tokens: int
+    priority: int
+    salt: str
+    stops: bool
+
+    def arrive(self, simulation: Simulation) -> None:
+        prompt = [self.letter] * self.shared + self.tail
+        params = SamplingParams(max_tokens=self.max_tokens)
+        probe = Request(request_id="", prompt_token_ids=prompt, params=params)
+        if simulation.scheduler.cannot_fit(probe) is None:
+            simulation.add(
+                prompt,
+                self.max_tokens,
+                min_tokens=min(self.min_tokens, self.max_tokens or self.min_tokens),
+                priority=self.priority,
+                salt=self.salt,
+                stop_ids=(STOP_ID, EOS_ID) if self.stops else (),
+                eos_ids=(EOS_ID,) if self.stops else (),
+            )
+
+
+jobs = st.builds(
+    Job,
+    letter=st.integers(0, 1),
+    shared=st.integers(0, 9),
+    tail=st.lists(st.integers(0, 1), min_size=1, max_size=8),
+    max_tokens=st.integers(1, 12) | st.none(),
+    min_tokens=st.integers(0, 3),
+    priority=st.integers(0, 2),
+    salt=st.sampled_from(["", "", "s"]),
+    stops=st.booleans(),
+)
+
+
+class SchedulerMachine(RuleBasedStateMachine):
+    """Arrivals, steps, results, aborts and failing rows in any order; then everything drains."""
+
+    @initialize(world=worlds, burst=st.lists(jobs, min_size=2, max_size=6))
+    def begin(self, world: World, burst: list[Job]) -> None:
+        self.simulation = Simulation(world)
+        self.arrive(burst)
+
+    @rule(burst=st.lists(jobs, min_size=1, max_size=4))
+    def arrive(self, burst: list[Job]) -> None:
+        for job in burst:
+            job.arrive(self.simulation)
+
+    @rule()
+    def schedule(self) -> None:
+        self.simulation.schedule()
+
+    @rule()
+    def update(self) -> None:
+        self.simulation.update()
+
+    @rule(count=st.integers(2, 12))
+    def run(self, count: int) -> None:
+        for _ in range(count):
+            self.simulation.round()
+
+    @rule(pick=st.integers(0, 1000), failing=st.sampled_from([False, False, True]))
+    def lose(self, pick: int, failing: bool) -> None:
+        """A client leaves, or a logits processor will raise."""
+        if known := list(self.simulation.outcomes):
+            request_id = known[pick % len(known)]
+            if failing:
+                self.simulation.worker.failing.add(request_id)
+            else:
+                self.simulation.abort(request_id, "unknown")
+
+    def teardown(self) -> None:
+        if hasattr(self, "simulation"):
+            self.simulation.drain()
+
+
+SchedulerMachine.TestCase.settings = settings(
+    max_examples=max(200, settings.default.max_examples),
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+TestSchedulerSimulation = SchedulerMachine.TestCase
