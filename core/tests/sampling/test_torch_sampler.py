@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infer.sampling.torch_sampler import TorchSampler
+from infer.sampling.torch_sampler import TorchSampler, _draw, _weights
 from infer.sampling.uniform import signed_seed, uniform
 from infer_plugin_api.sampling import SamplingBatch
 
@@ -184,8 +184,6 @@ def test_a_row_gets_the_same_token_alone_and_in_any_batch(
 
 def test_probabilities_of_a_row_are_the_same_bits_in_any_batch() -> None:
     # Tokens could agree by luck; this looks at the numbers that decide them.
-    from infer.sampling.torch_sampler import _weights
-
     vocab_size = 50_257
     logits = torch.randn(64, vocab_size, generator=torch.Generator().manual_seed(6)) * 4
     rows = [Row(temperature=0.3 + 0.02 * i, min_p=0.001 * (i % 3)) for i in range(64)]
@@ -212,11 +210,18 @@ def test_tokens_without_probability_are_never_drawn() -> None:
         assert set(draw(logits, rows)) == {3, 399}
 
 
+@pytest.mark.parametrize("number", [0.0, 1 - 2**-53])
+def test_the_ends_of_the_unit_interval_draw_a_token_with_probability(number: float) -> None:
+    weights = torch.tensor([[0.0, 0.3, 0.7, 0.0]])
+    token = _draw(weights, torch.tensor([number], dtype=torch.float64))
+    assert token.tolist() == [1 if number == 0.0 else 2]
+
+
 def test_tiny_temperatures_keep_the_ratio_of_near_ties() -> None:
     logits = torch.full((20_000, 8), -50.0)
-    logits[:, 2] = 20.0
-    logits[:, 5] = 20.0 - 2e-5
-    rows = [Row(temperature=2e-5, position=p) for p in range(20_000)]
+    logits[:, 2] = 90.0
+    logits[:, 5] = torch.nextafter(torch.tensor(90.0), torch.tensor(0.0))
+    rows = [Row(temperature=1.1e-5, position=p) for p in range(20_000)]
     share = draw(logits, rows).count(2) / 20_000
     gap = float(logits[0, 2].double() - logits[0, 5].double())
-    assert share == pytest.approx(1 / (1 + np.exp(-gap / 2e-5)), abs=0.015)
+    assert share == pytest.approx(1 / (1 + np.exp(-gap / 1.1e-5)), abs=0.015)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
+from simulated_worker import SimulatedWorker, answer
+
 from infer.kv_cache.manager import KVCacheManager
 from infer.scheduling.config import SchedulerConfig, Update
 from infer.scheduling.policies import FCFS, Priority
@@ -14,7 +16,6 @@ from infer_plugin_api.execution import StepPlan, StepResult
 from infer_plugin_api.kv import KVGroup, KVSpec
 from infer_plugin_api.sampling import SamplingParams
 from infer_plugin_api.scheduling import SchedulingPolicy
-from simulated_worker import SimulatedWorker, answer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +121,12 @@ class Simulation:
         self._set_deadlines()
         return request.request_id
 
+    def abort_after_one_step(self, prompt: list[int]) -> None:
+        request_id = self.add(prompt)
+        self.schedule()
+        self.update()
+        self.abort(request_id)
+
     def schedule(self) -> StepPlan | None:
         """Plan a step and let the worker execute it; its result stays in flight."""
         room = len(self.in_flight) < self.world.max_in_flight
@@ -195,9 +202,14 @@ class Simulation:
             most,
         )
 
+    def expected_of(self, prompt: list[int], count: int) -> list[int]:
+        """What the model generates after *prompt* when nothing stops it."""
+        return answer(prompt, self.world.vocab_size, (), 0, count)
+
     def _check_plan(self, plan: StepPlan) -> None:
         world = self.world
-        assert 0 < plan.num_tokens <= world.max_num_batched_tokens, "budget exceeded"
+        assert plan.num_tokens > 0, "an empty plan"
+        assert plan.num_tokens <= world.max_num_batched_tokens, "budget exceeded"
         lone = [step.num_tokens == 1 for step in plan.rows]
         assert lone == sorted(lone, reverse=True), "rows with one token must come first"
         rows = [step.row for step in plan.rows]

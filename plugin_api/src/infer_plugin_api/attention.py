@@ -52,7 +52,8 @@ class AttentionBatch:
     Requests with one query token come first (``num_decodes`` of them), then the others.
     query_start: int32 [R + 1], offsets of the requests' tokens.
     seq_lens: int32 [R], tokens in the cache after this step's were stored.
-    block_table: int32 [R, max_blocks]; entries past a request's length are undefined.
+    block_table: int32 [R, max_blocks]; entries past a request's length or wholly
+    before its window are undefined.
     slot_mapping: int64 [T], block * page_size + offset of each token.
     query_start_host and seq_lens_host are the same numbers as Python ints.
     """

@@ -38,6 +38,12 @@ class Provider:
     requires_modules: top-level modules that must be importable, e.g. ``("numba",)``.
     install_hint: what to type when one of them is missing.
     options: a frozen dataclass type with the provider's own options, or None.
+    prepare: ``"package.module:function"`` that compiles or tunes ahead of time, called as
+        ``function(context: PrepareContext) -> None`` by ``infer tune``, once for all providers
+        that name it. Raises an exception when the work fails.
+    is_prepared: ``"package.module:function"`` called as ``function() -> bool`` at every start, so
+        it must be cheap and import no torch. Providers that aren't prepared are listed as "not
+        ready: run `infer tune`" and never chosen: nothing is compiled on the start path.
     """
 
     slot: ClassVar[str] = ""
@@ -49,6 +55,8 @@ class Provider:
     requires_modules: tuple[str, ...] = ()
     install_hint: str = ""
     options: type[Any] | None = None
+    prepare: str = ""
+    is_prepared: str = ""
 
     def problems(self) -> list[str]:
         """Return what is wrong with the declared values; empty when the descriptor is sound."""
@@ -60,6 +68,13 @@ class Provider:
         module, _, attribute = str(self.implementation).partition(":")
         if not module or not attribute:
             found.append(f"implementation {self.implementation!r} must be 'package.module:Class'")
+        for field_name in ("prepare", "is_prepared"):
+            reference = str(getattr(self, field_name))
+            module, _, attribute = reference.partition(":")
+            if reference and not (module and attribute):
+                found.append(f"{field_name} {reference!r} must be 'package.module:function'")
+        if bool(self.prepare) != bool(self.is_prepared):
+            found.append("prepare and is_prepared must be declared together")
         if not isinstance(self.priority, int):
             found.append(f"priority {self.priority!r} must be an integer")
         for field in fields(self):

@@ -21,7 +21,8 @@ class EngineConfig:
     max_num_seqs: requests that run at once. max_num_batched_tokens: tokens of one step.
     kv_cache_memory_bytes: size of the KV pool; None derives it from the free memory with
     gpu_memory_utilization (share of the device that may be used in all).
-    block_size: tokens of one KV block. seed: of requests that bring none, and of dummy weights.
+    block_size: tokens of one KV block. seed: makes requests that bring no seed reproducible, in
+    their order of arrival; None gives them fresh random ones.
     deterministic: one batch-invariant provider in every slot.
     cpu_threads: compute threads of the engine; None means the cores this process may use.
     override_generation_config: replaces values of the model's generation_config.json.
@@ -50,7 +51,7 @@ class EngineConfig:
     distributed_executor_backend: str | None = None
     selection: str = "priority"
     deterministic: bool = False
-    seed: int = 0
+    seed: int | None = None
     cpu_threads: int | None = None
     max_logprobs: int = 20
     chat_template: str | None = None

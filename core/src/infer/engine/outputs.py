@@ -26,6 +26,7 @@ class Delta:
 
     finish_reason: "stop", "length", "abort" or "error", on the last delta of the index.
     stop_reason: the stop string or stop id that ended it. num_output_tokens: so far, of the index.
+    first_scheduled: time.time() when it first computed, on the index's first delta; else 0.
     """
 
     index: int
@@ -37,6 +38,7 @@ class Delta:
     num_prompt_tokens: int = 0
     num_cached_tokens: int = 0
     num_output_tokens: int = 0
+    first_scheduled: float = 0.0
 
 
 @dataclass

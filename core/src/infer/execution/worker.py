@@ -14,6 +14,7 @@ from infer.execution.cache import allocate_cache
 from infer.execution.choose import choose_attention, choose_op
 from infer.execution.context import StepContext, attention_layer
 from infer.execution.factory import WorkerSpec
+from infer.execution.platforms.choose import choose_platform
 from infer.execution.rows import RowState
 from infer.execution.runner import ModelRunner
 from infer.modeling.linear import LinearChooser
@@ -29,7 +30,6 @@ from infer_plugin_api.errors import ModelError
 from infer_plugin_api.execution import LateInputs, StepPlan, StepResult, WorkerInfo
 from infer_plugin_api.kv import KVGroup, block_bytes, group_layers
 from infer_plugin_api.models import ModelArchitecture
-from infer_plugin_api.platform import Platform
 
 if TYPE_CHECKING:
     from infer_plugin_api.models import AttentionFn, RopeSpec
@@ -45,7 +45,8 @@ class ModelWorker:
         self.providers: dict[str, str] = {}
         self.rank = rank
         torch.set_num_threads(spec.threads)
-        self.platform = self._choose_platform()
+        chosen, self.platform = choose_platform(self.registry, self.config.device)
+        self.providers["platform"] = chosen.qualified
         self.device = self.platform.device(rank)
         self.dtype = self.platform.activation_dtype(self.config.dtype)
         self.kv_dtype = self.config.kv_cache_dtype
@@ -130,17 +131,6 @@ class ModelWorker:
 
     def close(self) -> None:
         self.step.caches = []
-
-    def _choose_platform(self) -> Platform:
-        made: dict[str, Platform] = {}
-
-        def refusal(candidate: Any) -> str | None:
-            made[candidate.qualified] = platform = self.registry.load(candidate)()
-            return platform.unavailable()
-
-        chosen = select(self.registry, "platform", self.config.device, refusal).chosen
-        self.providers["platform"] = chosen.qualified
-        return made[chosen.qualified]
 
     def _quantizer(self) -> Any:
         config = self.spec.files.config.get("quantization_config") or {}

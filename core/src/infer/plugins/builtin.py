@@ -32,7 +32,7 @@ _FAMILIES = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": 
 
 
 @hookimpl
-def infer_platforms():
+def infer_platforms() -> list[PlatformDescriptor]:
     return [
         PlatformDescriptor(
             name="cpu",
@@ -49,7 +49,7 @@ def infer_platforms():
 
 
 @hookimpl
-def infer_model_sources():
+def infer_model_sources() -> list[ModelSourceDescriptor]:
     return [
         ModelSourceDescriptor(
             name="local",
@@ -67,7 +67,7 @@ def infer_model_sources():
 
 
 @hookimpl
-def infer_weight_formats():
+def infer_weight_formats() -> list[WeightFormatDescriptor]:
     return [
         WeightFormatDescriptor(
             name="safetensors",
@@ -90,7 +90,7 @@ def infer_weight_formats():
 
 
 @hookimpl
-def infer_model_architectures():
+def infer_model_architectures() -> list[ArchitectureDescriptor]:
     return [
         ArchitectureDescriptor(
             name=name,
@@ -103,7 +103,7 @@ def infer_model_architectures():
 
 
 @hookimpl
-def infer_quantizers():
+def infer_quantizers() -> list[QuantizerDescriptor]:
     return [
         QuantizerDescriptor(
             name="unquantized",
@@ -115,7 +115,7 @@ def infer_quantizers():
 
 
 @hookimpl
-def infer_attention_backends():
+def infer_attention_backends() -> list[AttentionDescriptor]:
     return [
         AttentionDescriptor(
             name="sdpa",
@@ -138,7 +138,7 @@ def infer_attention_backends():
 
 
 @hookimpl
-def infer_linear_kernels():
+def infer_linear_kernels() -> list[LinearKernelDescriptor]:
     return [
         LinearKernelDescriptor(
             name="torch",
@@ -158,7 +158,7 @@ def infer_linear_kernels():
 
 
 @hookimpl
-def infer_ops():
+def infer_ops() -> list[OpDescriptor]:
     return [
         OpDescriptor(
             name="torch",
@@ -171,7 +171,7 @@ def infer_ops():
 
 
 @hookimpl
-def infer_samplers():
+def infer_samplers() -> list[SamplerDescriptor]:
     return [
         SamplerDescriptor(
             name="torch",
@@ -182,7 +182,7 @@ def infer_samplers():
 
 
 @hookimpl
-def infer_scheduling_policies():
+def infer_scheduling_policies() -> list[SchedulingPolicyDescriptor]:
     return [
         SchedulingPolicyDescriptor(
             name="fcfs",
@@ -198,7 +198,7 @@ def infer_scheduling_policies():
 
 
 @hookimpl
-def infer_executors():
+def infer_executors() -> list[ExecutorDescriptor]:
     return [
         ExecutorDescriptor(
             name="inline",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from infer.config.errors import UserError
 from infer.config.plugins import PluginActivation
 from infer.plugins.registry import ACTIVE, Registry
 
@@ -27,6 +28,17 @@ def plan_of(registry: Registry, activation: PluginActivation) -> PluginPlan:
     return PluginPlan(activation, _active(registry))
 
 
+def portable(plan: PluginPlan) -> PluginPlan:
+    """Return *plan* if it can go to another process. Raises UserError for a plugin object."""
+    for item in plan.activation.extra:
+        if not isinstance(item, str):
+            raise UserError(
+                f"the plugin object {item!r} can't go to another process; give its name or "
+                '"module:attr", or use the engine in this process (LLM with the inline executor)'
+            )
+    return plan
+
+
 def mismatch(plan: PluginPlan, registry: Registry) -> list[str]:
     """Say how this process's plugins differ from the plan; empty when they are the same."""
     wanted = {plugin.name: plugin for plugin in plan.plugins}
@@ -35,7 +47,8 @@ def mismatch(plan: PluginPlan, registry: Registry) -> list[str]:
     differences += [f"{name} is not in the plan" for name in found if name not in wanted]
     differences += [
         f"{name} is {found[name].distribution} {found[name].version} "
-        f"(API {found[name].api_version}), the plan has {plugin.version} (API {plugin.api_version})"
+        f"(API {found[name].api_version}), the plan has {plugin.distribution} {plugin.version} "
+        f"(API {plugin.api_version})"
         for name, plugin in wanted.items()
         if name in found and found[name] != plugin
     ]

@@ -213,7 +213,7 @@ class Scheduler:
             return True
         start = request.num_computed
         end = min(length, start + limit)
-        if self.config.lookahead and length - start == 1:
+        if self.config.lookahead and length - start == 1 and start >= request.num_prompt_tokens:
             end = min(length + self.config.lookahead, start + limit, request.max_length - 1)
         if self.cache.has_sliding:
             self.cache.slide(tables, start, request.last_step)

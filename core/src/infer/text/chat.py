@@ -1,20 +1,19 @@
-"""Chat templates: messages to a prompt, in jinja2's sandbox."""
+"""Chat templates: messages to a prompt."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from infer_plugin_api.errors import ModelError
-from jinja2 import TemplateError, nodes
-from jinja2.ext import Extension
-from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2 import Template, TemplateError, TemplateSyntaxError
 
+from infer.text.message_content import ContentError, ContentStyle
+from infer.text.template_environment import TemplateRefusal, environment
 from infer.text.tokenizer import Tokenizer, read_json
+from infer_plugin_api.errors import ModelError
+
+_DEFAULT, _WITH_TOOLS = "default", "tool_use"
 
 
 class ChatTemplateError(ValueError):
@@ -22,26 +21,18 @@ class ChatTemplateError(ValueError):
 
 
 class ChatTemplate:
-    """One template with the model's special tokens.
+    """One template with the model's special tokens, and perhaps another one for tools.
 
     Raises ModelError when the source is no valid template.
     """
 
-    def __init__(self, source: str, special_tokens: Mapping[str, str]) -> None:
+    def __init__(
+        self, source: str, special_tokens: Mapping[str, str], *, with_tools: str | None = None
+    ) -> None:
         self.source = source
         self._special = dict(special_tokens)
-        environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True,
-            lstrip_blocks=True,
-            extensions=["jinja2.ext.loopcontrols", _GenerationBlock],
-        )
-        environment.filters["tojson"] = _to_json
-        environment.globals["raise_exception"] = _refuse
-        environment.globals["strftime_now"] = _now
-        try:
-            self._template = environment.from_string(source)
-        except TemplateError as error:
-            raise ModelError(f"the chat template can't be parsed: {error}") from error
+        self._plain = _Compiled(source)
+        self._with_tools = self._plain if with_tools is None else _Compiled(with_tools)
 
     def render(
         self,
@@ -52,21 +43,39 @@ class ChatTemplate:
         **extra: Any,
     ) -> str:
         """Return the prompt. Raises ChatTemplateError with the template's own words."""
-        values = {
-            **self._special,
-            **extra,
-            "messages": [_plain(message) for message in messages],
-            "tools": tools,
-            "add_generation_prompt": add_generation_prompt,
-        }
+        chosen = self._with_tools if tools else self._plain
         try:
-            return str(self._template.render(values))
-        except ChatTemplateError:
-            raise
-        except (TemplateError, TypeError, ValueError, KeyError, IndexError) as error:
+            values = {
+                **self._special,
+                **extra,
+                "messages": chosen.content.adapt(messages),
+                "tools": tools,
+                "add_generation_prompt": add_generation_prompt,
+            }
+            return chosen.template.render(values)
+        except (ContentError, TemplateRefusal) as error:
+            raise ChatTemplateError(_one_line(error)) from error
+        except Exception as error:
+            # A template is a program of its own: whatever it raises is its answer to the messages.
             raise ChatTemplateError(
-                f"the chat template can't render these messages: {error}"
+                f"the chat template can't render these messages: {_one_line(error)}"
             ) from error
+
+
+class _Compiled:
+    """A template and the shape in which it expects the content of messages."""
+
+    def __init__(self, source: str) -> None:
+        try:
+            self.template: Template = environment().from_string(source)
+            self.content = ContentStyle.of(environment().parse(source))
+        except TemplateSyntaxError as error:
+            raise ModelError(
+                f"the chat template can't be parsed: {error.message} (line {error.lineno}); "
+                "--chat-template FILE gives another one"
+            ) from error
+        except (TemplateError, RecursionError) as error:
+            raise ModelError(f"the chat template can't be used: {_one_line(error)}") from error
 
 
 def load_template(folder: Path, tokenizer: Tokenizer, given: str | None) -> ChatTemplate | None:
@@ -74,57 +83,42 @@ def load_template(folder: Path, tokenizer: Tokenizer, given: str | None) -> Chat
 
     None when the model has none. Raises ModelError when the given file can't be read.
     """
-    source = _given(given) if given is not None else _stored(folder, tokenizer)
-    return None if source is None else ChatTemplate(source, tokenizer.special_text())
+    named = {_DEFAULT: _given(given)} if given is not None else _stored(folder, tokenizer)
+    if not named:
+        return None
+    if _DEFAULT not in named and len(named) > 1:
+        raise ModelError(
+            f"{folder} has the chat templates {', '.join(sorted(named))} but no default one; "
+            "choose with --chat-template FILE"
+        )
+    source = named.get(_DEFAULT) or next(iter(named.values()))
+    return ChatTemplate(source, tokenizer.special_text(), with_tools=named.get(_WITH_TOOLS))
 
 
 def _given(given: str) -> str:
     if "{%" in given or "{{" in given:
         return given
     try:
-        return Path(given).read_text(encoding="utf-8")
-    except OSError as error:
-        raise ModelError(f"--chat-template {given} can't be read: {error.strerror}") from error
+        return Path(given).expanduser().read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ModelError(f"--chat-template {given} can't be read: {reason}") from error
 
 
-def _stored(folder: Path, tokenizer: Tokenizer) -> str | None:
-    file = folder / "chat_template.jinja"
-    if file.is_file():
-        return file.read_text(encoding="utf-8")
+def _stored(folder: Path, tokenizer: Tokenizer) -> dict[str, str]:
+    """Return a model's templates by name. Files of their own come before the settings."""
+    files = {_DEFAULT: folder / "chat_template.jinja"}
+    files |= {path.stem: path for path in (folder / "additional_chat_templates").glob("*.jinja")}
+    if found := {name: _given(str(path)) for name, path in files.items() if path.is_file()}:
+        return found
     stored = tokenizer.settings.get("chat_template")
     stored = stored or read_json(folder / "chat_template.json").get("chat_template")
+    if isinstance(stored, str):
+        return {_DEFAULT: stored}
     if isinstance(stored, list):
-        named = {item.get("name"): item.get("template") for item in stored}
-        stored = named.get("default") or next(iter(named.values()), None)
-    return stored if isinstance(stored, str) else None
+        stored = {item["name"]: item["template"] for item in stored if isinstance(item, Mapping)}
+    return dict(stored) if isinstance(stored, Mapping) else {}
 
 
-def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Join text parts: templates of text models expect strings."""
-    content = message.get("content")
-    if isinstance(content, list) and all(part.get("type") == "text" for part in content):
-        content = "".join(part.get("text", "") for part in content)
-    return {**message, "content": content}
-
-
-def _refuse(message: str) -> None:
-    raise ChatTemplateError(str(message))
-
-
-def _now(pattern: str) -> str:
-    return datetime.now().strftime(pattern)
-
-
-def _to_json(value: Any, indent: int | None = None, **options: Any) -> str:
-    """JSON as models saw it in training: characters as they are, nothing escaped for HTML."""
-    return json.dumps(value, ensure_ascii=False, indent=indent)
-
-
-class _GenerationBlock(Extension):
-    """``{% generation %}`` marks the assistant's words for training; here it is transparent."""
-
-    tags = {"generation"}
-
-    def parse(self, parser: Parser) -> list[nodes.Node]:
-        next(parser.stream)
-        return list(parser.parse_statements(("name:endgeneration",), drop_needle=True))
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

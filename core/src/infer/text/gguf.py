@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import mmap
 import struct
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,18 +15,19 @@ from infer_plugin_api.errors import ModelError
 
 _MAGIC = b"GGUF"
 _SCALARS = {
-    0: "B",
-    1: "b",
-    2: "H",
-    3: "h",
-    4: "I",
-    5: "i",
-    6: "f",
-    7: "?",
-    10: "Q",
-    11: "q",
-    12: "d",
+    0: struct.Struct("<B"),
+    1: struct.Struct("<b"),
+    2: struct.Struct("<H"),
+    3: struct.Struct("<h"),
+    4: struct.Struct("<I"),
+    5: struct.Struct("<i"),
+    6: struct.Struct("<f"),
+    7: struct.Struct("<?"),
+    10: struct.Struct("<Q"),
+    11: struct.Struct("<q"),
+    12: struct.Struct("<d"),
 }
+_U32, _U64 = _SCALARS[4], _SCALARS[10]
 _STRING, _ARRAY = 8, 9
 _DEFAULT_ALIGNMENT = 32
 _MAX_COUNT = 1 << 28
@@ -59,26 +59,28 @@ def read_head(path: Path) -> GGUFHead:
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return _parse(data)
-    except (struct.error, UnicodeDecodeError, ValueError, KeyError, IndexError) as error:
-        raise ModelError(f"{path} is no readable GGUF file: {error}") from error
     except OSError as error:
         raise ModelError(f"{path} can't be read: {error.strerror}") from error
+    except (struct.error, ValueError) as error:
+        raise ModelError(f"{path} is no readable GGUF file: {error}") from error
 
 
 def _parse(data: mmap.mmap) -> GGUFHead:
     reader = _Reader(data)
     if reader.take(4) != _MAGIC:
         raise ValueError("it does not begin with 'GGUF'")
-    version = reader.scalar("I")
+    version = reader.scalar(_U32)
     if version not in (2, 3):
         raise ValueError(f"version {version}, known are 2 and 3")
     tensor_count, value_count = reader.count(), reader.count()
     metadata = {}
     for _ in range(value_count):
         key = reader.text()
-        metadata[key] = reader.value(reader.scalar("I"))
+        metadata[key] = reader.value(reader.scalar(_U32))
     infos = [_tensor_info(reader) for _ in range(tensor_count)]
-    alignment = int(metadata.get("general.alignment", _DEFAULT_ALIGNMENT))
+    alignment = metadata.get("general.alignment", _DEFAULT_ALIGNMENT)
+    if not isinstance(alignment, int) or alignment < 1:
+        raise ValueError(f"general.alignment {alignment!r} is no positive integer")
     base = -(-reader.position // alignment) * alignment
     tensors = {
         name: GGUFTensor(name, shape, kind, base + offset) for name, shape, kind, offset in infos
@@ -88,8 +90,8 @@ def _parse(data: mmap.mmap) -> GGUFHead:
 
 def _tensor_info(reader: _Reader) -> tuple[str, tuple[int, ...], int, int]:
     name = reader.text()
-    dimensions = [reader.scalar("Q") for _ in range(reader.scalar("I"))]
-    return name, tuple(reversed(dimensions)), reader.scalar("I"), reader.scalar("Q")
+    dimensions = [reader.scalar(_U64) for _ in range(reader.scalar(_U32))]
+    return name, tuple(reversed(dimensions)), reader.scalar(_U32), reader.scalar(_U64)
 
 
 class _Reader:
@@ -107,30 +109,47 @@ class _Reader:
         self.position = end
         return taken
 
-    def scalar(self, code: str) -> Any:
-        size = struct.calcsize("<" + code)
-        return struct.unpack("<" + code, self.take(size))[0]
+    def scalar(self, kind: struct.Struct) -> Any:
+        return kind.unpack(self.take(kind.size))[0]
 
     def count(self) -> int:
-        number = int(self.scalar("Q"))
+        number = int(self.scalar(_U64))
         if number > _MAX_COUNT:
             raise ValueError(f"a count of {number} can't be right")
         return number
 
     def text(self) -> str:
-        return self.take(self.count()).decode("utf-8", errors="surrogateescape")
+        return self.texts(1)[0]
+
+    def texts(self, count: int) -> list[str]:
+        """Read *count* strings; a vocabulary has hundreds of thousands, so this loop is tight."""
+        data, position, found = self.data, self.position, []
+        unpack, size = _U64.unpack_from, len(data)
+        for _ in range(count):
+            begin = position + 8
+            position = begin + unpack(data, position)[0]
+            if position > size:
+                raise ValueError("it ends before its head does")
+            found.append(data[begin:position].decode("utf-8", "surrogateescape"))
+        self.position = position
+        return found
 
     def value(self, kind: int) -> Any:
         if kind == _STRING:
             return self.text()
         if kind == _ARRAY:
             return self.array()
-        return self.scalar(_SCALARS[kind])
+        return self.scalar(_scalar(kind))
 
     def array(self) -> list[Any]:
-        kind, count = self.scalar("I"), self.count()
-        if code := _SCALARS.get(kind):
-            size = struct.calcsize("<" + code)
-            return list(struct.unpack(f"<{count}{code}", self.take(count * size)))
-        read: Callable[[], Any] = self.text if kind == _STRING else self.array
-        return [read() for _ in range(count)]
+        kind, count = self.scalar(_U32), self.count()
+        if kind == _STRING:
+            return self.texts(count)
+        code = _scalar(kind)
+        return [value for (value,) in code.iter_unpack(self.take(count * code.size))]
+
+
+def _scalar(kind: int) -> struct.Struct:
+    if kind not in _SCALARS:
+        raise ValueError(f"it has a value of the unknown type {kind}")
+    return _SCALARS[kind]

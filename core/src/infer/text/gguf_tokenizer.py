@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import tempfile
@@ -10,118 +11,135 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from infer_plugin_api.errors import ModelError
 from tokenizers import (
     AddedToken,
-    Regex,
     Tokenizer,
     decoders,
     models,
     normalizers,
-    pre_tokenizers,
     processors,
 )
 
+from infer.text.gguf_splits import begins_with_bos, composes, ignores_merges, pre_tokenizer
+from infer.text.token_bytes import SPACE_MARK
+from infer_plugin_api.errors import ModelError
+
+log = logging.getLogger(__name__)
+
 _CONTROL, _USER_DEFINED = 3, 4
-_SPACE_MARK = "\N{LOWER ONE EIGHTH BLOCK}"
-_FORMAT = "1"
+_FORMAT = "2"
+_TEMPLATE = "tokenizer.chat_template"
+_ROLES = (("bos", "bos"), ("eos", "eos"), ("unk", "unknown"), ("pad", "padding"))
 
-_WORDS = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,%d}"
-    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-_SPLITS = {"llama-bpe": _WORDS % 3, "llama3": _WORDS % 3, "qwen2": _WORDS % 1}
-_KNOWN = ("smollm", "gpt-2", "default", *_SPLITS)
+Metadata = Mapping[str, Any]
 
 
-def convert(metadata: Mapping[str, Any], folder: Path) -> Path:
-    """Write tokenizer files for a GGUF's metadata into *folder*, unless they are there.
+def tokenizer_folder(cache: Path, fingerprint: str) -> Path:
+    """Return where the tokenizer of a file with that fingerprint is kept below *cache*.
 
-    Safe when several processes do it at once. Raises ModelError for a tokenizer it can't express.
+    What is in it never changes: other versions of the conversion have other folders.
     """
-    marker = folder / "format"
-    if marker.is_file() and marker.read_text() == _FORMAT:
+    return cache / "tokenizers" / f"{fingerprint[:32]}-{_FORMAT}"
+
+
+def convert(metadata: Metadata, folder: Path) -> Path:
+    """Write tokenizer files for a GGUF's metadata into *folder*, unless it exists.
+
+    Safe when several processes do it at once. Raises ModelError for a tokenizer that can't be
+    expressed, or when nothing can be written there.
+    """
+    if folder.is_dir():
         return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=folder.name, dir=folder.parent))
+    tokenizer = build(metadata)
     try:
-        build(metadata).save(str(draft / "tokenizer.json"))
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    try:
+        tokenizer.save(str(draft / "tokenizer.json"))
         (draft / "tokenizer_config.json").write_text(json.dumps(_settings(metadata)))
-        (draft / "format").write_text(_FORMAT)
-        shutil.rmtree(folder, ignore_errors=True)
+        draft.chmod(0o755)
         os.replace(draft, folder)
-    except OSError:
-        # Another process was first: its files are as good as ours.
-        if not (marker.is_file() and marker.read_text() == _FORMAT):
-            raise
+    except OSError as error:
+        # A folder that is there now comes from a process that was faster, with the same content.
+        if not folder.is_dir():
+            raise _unwritable(folder, error) from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return folder
 
 
-def build(metadata: Mapping[str, Any]) -> Tokenizer:
-    """Return the tokenizer of a GGUF's metadata."""
+def _unwritable(folder: Path, error: OSError) -> ModelError:
+    return ModelError(
+        f"the tokenizer can't be kept in {folder.parent}: {error.strerror}; "
+        "INFER_CACHE_DIR names another cache folder"
+    )
+
+
+def build(metadata: Metadata) -> Tokenizer:
+    """Return the tokenizer of a GGUF's metadata. Raises ModelError naming what is wrong with it."""
     kind = metadata.get("tokenizer.ggml.model")
-    if kind == "gpt2":
-        tokenizer = _byte_level(metadata)
-    elif kind == "llama":
-        tokenizer = _sentencepiece(metadata)
-    else:
-        raise ModelError(f"tokenizer.ggml.model {kind!r} is not supported; known: gpt2, llama")
-    _add_tokens(tokenizer, metadata)
-    _add_template(tokenizer, metadata)
+    makers = {"gpt2": _byte_level, "llama": _sentencepiece}
+    if kind not in makers:
+        raise ModelError(
+            f"the tokenizer {kind!r} (tokenizer.ggml.model) is not supported; "
+            f"known: {', '.join(makers)}"
+        )
+    try:
+        tokenizer = makers[kind](metadata)
+        _add_tokens(tokenizer, metadata)
+        _add_template(tokenizer, metadata)
+    except KeyError as error:
+        raise ModelError(f"the GGUF file has no metadata {error.args[0]}") from error
+    except (IndexError, TypeError, ValueError) as error:
+        raise ModelError(f"the GGUF file's tokenizer is broken: {error}") from error
     return tokenizer
 
 
-def _byte_level(metadata: Mapping[str, Any]) -> Tokenizer:
+def _pre(metadata: Metadata) -> str:
+    return str(metadata.get("tokenizer.ggml.pre") or "default")
+
+
+def _byte_level(metadata: Metadata) -> Tokenizer:
     """Byte-level BPE (GPT-2) with the pre-tokenizer that ``tokenizer.ggml.pre`` names."""
-    pre = metadata.get("tokenizer.ggml.pre", "default")
-    if pre not in _KNOWN:
-        raise ModelError(
-            f"tokenizer.ggml.pre {pre!r} is not supported; known: {', '.join(sorted(_KNOWN))}"
-        )
-    vocab = {token: index for index, token in enumerate(metadata["tokenizer.ggml.tokens"])}
+    name = _pre(metadata)
+    if "tokenizer.ggml.pre" not in metadata:
+        log.warning("the GGUF file names no pre-tokenizer; it gets 'default', as in llama.cpp")
     merges = [tuple(merge.split(" ", 1)) for merge in metadata["tokenizer.ggml.merges"]]
-    ignore = pre in ("llama-bpe", "llama3")
-    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges, ignore_merges=ignore))
-    if pre in _SPLITS:
-        split = pre_tokenizers.Split(Regex(_SPLITS[pre]), "isolated")
-        whole = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, whole])
-    else:
-        words = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        digits = pre_tokenizers.Digits(individual_digits=True)
-        tokenizer.pre_tokenizer = (
-            pre_tokenizers.Sequence([digits, words]) if pre == "smollm" else words
-        )
-    if pre == "qwen2":
+    vocab = {token: index for index, token in enumerate(metadata["tokenizer.ggml.tokens"])}
+    cutter = pre_tokenizer(name)
+    tokenizer = Tokenizer(
+        models.BPE(vocab=vocab, merges=merges, ignore_merges=ignores_merges(name))
+    )
+    tokenizer.pre_tokenizer = cutter
+    if composes(name):
         tokenizer.normalizer = normalizers.NFC()
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer
 
 
-def _sentencepiece(metadata: Mapping[str, Any]) -> Tokenizer:
+def _sentencepiece(metadata: Metadata) -> Tokenizer:
     """SentencePiece BPE: merges follow from the scores, unknown characters become bytes."""
     tokens = metadata["tokenizer.ggml.tokens"]
     scores = metadata["tokenizer.ggml.scores"]
     vocab = {token: index for index, token in enumerate(tokens)}
-    unknown = tokens[metadata.get("tokenizer.ggml.unknown_token_id", 0)]
     tokenizer = Tokenizer(
         models.BPE(
             vocab=vocab,
             merges=_merges(vocab, scores),
-            unk_token=unknown,
+            unk_token=tokens[metadata.get("tokenizer.ggml.unknown_token_id", 0)],
             fuse_unk=True,
             byte_fallback=True,
         )
     )
-    steps: list[normalizers.Normalizer] = [normalizers.Replace(" ", _SPACE_MARK)]
+    steps: list[normalizers.Normalizer] = [normalizers.Replace(" ", SPACE_MARK)]
+    back = [decoders.Replace(SPACE_MARK, " "), decoders.ByteFallback(), decoders.Fuse()]
     if metadata.get("tokenizer.ggml.add_space_prefix", True):
-        steps.insert(0, normalizers.Prepend(_SPACE_MARK))
+        steps.insert(0, normalizers.Prepend(SPACE_MARK))
+        back.append(decoders.Strip(content=" ", left=1))
     tokenizer.normalizer = normalizers.Sequence(steps)
-    tokenizer.decoder = decoders.Sequence(
-        [decoders.Replace(_SPACE_MARK, " "), decoders.ByteFallback(), decoders.Fuse()]
-    )
+    tokenizer.decoder = decoders.Sequence(back)
     return tokenizer
 
 
@@ -136,44 +154,65 @@ def _merges(vocab: Mapping[str, int], scores: list[float]) -> list[tuple[str, st
     return [(left, right) for *_, left, right in sorted(found)]
 
 
-def _add_tokens(tokenizer: Tokenizer, metadata: Mapping[str, Any]) -> None:
+def _add_tokens(tokenizer: Tokenizer, metadata: Metadata) -> None:
+    """Have control tokens and the user's own matched whole, before anything else."""
     tokens = metadata["tokenizer.ggml.tokens"]
     kinds = metadata.get("tokenizer.ggml.token_type") or []
-    added = [
-        AddedToken(token, special=kind == _CONTROL, normalized=False)
-        for token, kind in zip(tokens, kinds, strict=False)
-        if kind in (_CONTROL, _USER_DEFINED)
-    ]
-    tokenizer.add_tokens(added)
+    tokenizer.add_tokens(
+        [
+            AddedToken(token, special=kind == _CONTROL, normalized=False)
+            for token, kind in zip(tokens, kinds, strict=False)
+            if kind in (_CONTROL, _USER_DEFINED)
+        ]
+    )
 
 
-def _add_template(tokenizer: Tokenizer, metadata: Mapping[str, Any]) -> None:
+def _add_template(tokenizer: Tokenizer, metadata: Metadata) -> None:
     """Add beginning and end tokens to what is encoded, as the file asks."""
     tokens = metadata["tokenizer.ggml.tokens"]
-    spm = metadata.get("tokenizer.ggml.model") == "llama"
-    parts, special = ["$A"], []
-    for name, default in (("bos", spm), ("eos", False)):
-        token_id = metadata.get(f"tokenizer.ggml.{name}_token_id")
-        if token_id is None or not metadata.get(f"tokenizer.ggml.add_{name}_token", default):
-            continue
-        token = tokens[token_id]
-        special.append((token, token_id))
-        parts = [token, *parts] if name == "bos" else [*parts, token]
-    if special:
-        pair = [*parts, *(f"{part}:1" if part != "$A" else "$B:1" for part in parts)]
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single=" ".join(parts), pair=" ".join(pair), special_tokens=special
-        )
+    is_sentencepiece = metadata["tokenizer.ggml.model"] == "llama"
+    defaults = {"bos": is_sentencepiece or begins_with_bos(_pre(metadata)), "eos": False}
+    added = {
+        name: (tokens[token_id], token_id)
+        for name, default in defaults.items()
+        if (token_id := metadata.get(f"tokenizer.ggml.{name}_token_id")) is not None
+        and metadata.get(f"tokenizer.ggml.add_{name}_token", default)
+    }
+    if not added:
+        return
+    first = [added["bos"][0]] if "bos" in added else []
+    last = [added["eos"][0]] if "eos" in added else []
+    second = [f"{token}:1" for token in first], [f"{token}:1" for token in last]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=[*first, "$A", *last],
+        pair=[*first, "$A", *last, *second[0], "$B:1", *second[1]],
+        special_tokens=list(added.values()),
+    )
 
 
-def _settings(metadata: Mapping[str, Any]) -> dict[str, Any]:
+def _settings(metadata: Metadata) -> dict[str, Any]:
     tokens = metadata["tokenizer.ggml.tokens"]
     settings = {
         f"{name}_token": tokens[token_id]
-        for name, key in (("bos", "bos"), ("eos", "eos"), ("unk", "unknown"), ("pad", "padding"))
+        for name, key in _ROLES
         if (token_id := metadata.get(f"tokenizer.ggml.{key}_token_id")) is not None
         and 0 <= token_id < len(tokens)
     }
-    if template := metadata.get("tokenizer.chat_template"):
-        settings["chat_template"] = template
+    templates = _templates(metadata)
+    if list(templates) == ["default"]:
+        settings["chat_template"] = templates["default"]
+    elif templates:
+        settings["chat_template"] = [
+            {"name": name, "template": template} for name, template in templates.items()
+        ]
     return settings
+
+
+def _templates(metadata: Metadata) -> dict[str, str]:
+    """Return the chat templates by name: the default one, and others like ``tool_use``."""
+    named = {
+        key.removeprefix(f"{_TEMPLATE}."): value
+        for key, value in metadata.items()
+        if key.startswith(f"{_TEMPLATE}.")
+    }
+    return ({"default": metadata[_TEMPLATE]} if metadata.get(_TEMPLATE) else {}) | named

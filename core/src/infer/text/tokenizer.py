@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from infer_plugin_api.errors import ModelError
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as Backend
 
-REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
-_SPACE_MARK = "\N{LOWER ONE EIGHTH BLOCK}"
+from infer.text.token_bytes import TokenBytes
+from infer_plugin_api.errors import ModelError
+from infer_plugin_api.sampling import ParameterError
+
+_NAMED = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token")
+_LISTED = ("extra_special_tokens", "additional_special_tokens")
 
 
 class Tokenizer:
@@ -23,43 +27,47 @@ class Tokenizer:
         self.settings = settings
         added = backend.get_added_tokens_decoder()
         self.special_ids = frozenset(index for index, token in added.items() if token.special)
-        self._added = {index: token.content for index, token in added.items()}
-        self._byte_level = "ByteLevel" in json.dumps(_decoder(backend))
-        self._bytes: dict[int, bytes] = {}
+        self._bytes = TokenBytes(backend)
 
     @classmethod
     def load(cls, folder: Path) -> Tokenizer:
-        """Read ``tokenizer.json`` and ``tokenizer_config.json``.
+        """Read ``tokenizer.json``, ``tokenizer_config.json`` and ``special_tokens_map.json``.
 
+        Whether a text gets a beginning or an end token is what ``tokenizer.json`` says; the
+        ``add_bos_token`` and ``add_eos_token`` of the settings count for other kinds of file.
         Raises ModelError when there is no tokenizer or it can't be read.
         """
         path = folder / "tokenizer.json"
         if not path.is_file():
-            hint = (
-                "it has only a SentencePiece tokenizer.model; convert it with transformers"
-                if (folder / "tokenizer.model").is_file()
-                else "a text model needs one"
-            )
-            raise ModelError(f"{folder} has no tokenizer.json: {hint}")
+            raise ModelError(f"{folder} has no tokenizer.json: {_what_to_do(folder)}")
         try:
             backend = Backend.from_file(str(path))
         except Exception as error:
-            raise ModelError(f"{path} can't be read as a tokenizer: {error}") from error
+            reason = " ".join(str(error).split())
+            raise ModelError(f"{path} can't be read as a tokenizer: {reason}") from error
         backend.no_padding()
         backend.no_truncation()
-        settings = read_json(folder / "special_tokens_map.json")
-        settings |= read_json(folder / "tokenizer_config.json")
-        _add_special_tokens(backend, settings)
-        return cls(backend, settings)
+        settings = read_json(folder / "tokenizer_config.json")
+        if "added_tokens_decoder" not in settings:
+            settings |= read_json(folder / "special_tokens_map.json")
+        _add_tokens(backend, settings)
+        try:
+            return cls(backend, settings)
+        except ModelError as error:
+            raise ModelError(f"{path}: {error}") from error
 
-    @property
+    @cached_property
     def vocab_size(self) -> int:
-        """Number of ids, added tokens included."""
-        return int(self._backend.get_vocab_size(with_added_tokens=True))
+        """One more than the highest id, added tokens included."""
+        return 1 + max(self._backend.get_vocab(with_added_tokens=True).values(), default=-1)
 
     @cached_property
     def bos_id(self) -> int | None:
         return self._named("bos_token")
+
+    @cached_property
+    def pad_id(self) -> int | None:
+        return self._named("pad_token")
 
     @cached_property
     def eos_ids(self) -> tuple[int, ...]:
@@ -69,17 +77,26 @@ class Tokenizer:
 
     def special_text(self) -> dict[str, str]:
         """Return the named special tokens (``bos_token``, …) as text, for chat templates."""
-        names = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token")
-        return {name: text for name in names if (text := token_content(self.settings.get(name)))}
+        return {name: text for name in _NAMED if (text := token_content(self.settings.get(name)))}
 
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
-        """Return the ids of *text*. Takes the GIL only for the conversion."""
-        return list(self._backend.encode(text, add_special_tokens=add_special_tokens).ids)
+        """Return the ids of *text*. Raises ParameterError when it is no valid Unicode."""
+        try:
+            return list(self._backend.encode(text, add_special_tokens=add_special_tokens).ids)
+        except TypeError:
+            surrogate = next((char for char in text if "\ud800" <= char <= "\udfff"), None)
+            if surrogate is None:
+                raise
+            raise ParameterError(
+                "prompt", f"it has half a surrogate pair (U+{ord(surrogate):04X}), which is no text"
+            ) from None
 
-    def decode(self, ids: list[int], skip_special_tokens: bool = True) -> str:
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """Return the text of *ids*; bytes that are no UTF-8 become replacement characters."""
         kept = (i for i in ids if not (skip_special_tokens and i in self.special_ids))
-        return b"".join(map(self.token_bytes, kept)).decode("utf-8", errors="replace")
+        text = b"".join(map(self.token_bytes, kept)).decode("utf-8", errors="replace")
+        spaces = len(text) - len(text.lstrip(" "))
+        return text[min(spaces, self._bytes.leading_spaces) :]
 
     def token_text(self, token_id: int) -> str:
         """Return one token alone as text."""
@@ -87,22 +104,7 @@ class Tokenizer:
 
     def token_bytes(self, token_id: int) -> bytes:
         """Return the exact bytes of a token; empty for an id that the tokenizer does not know."""
-        known = self._bytes.get(token_id)
-        if known is None:
-            known = self._bytes[token_id] = self._find_bytes(token_id)
-        return known
-
-    def _find_bytes(self, token_id: int) -> bytes:
-        if token_id in self._added:
-            return self._added[token_id].encode()
-        piece = self._backend.id_to_token(token_id) if token_id >= 0 else None
-        if piece is None:
-            return b""
-        if self._byte_level:
-            return b"".join(_BYTE_OF.get(char, char.encode()) for char in piece)
-        if len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">"):
-            return bytes([int(piece[3:5], 16)])
-        return piece.replace(_SPACE_MARK, " ").encode()
+        return self._bytes[token_id]
 
     def _named(self, name: str) -> int | None:
         content = token_content(self.settings.get(name))
@@ -118,7 +120,7 @@ def read_json(path: Path) -> dict[str, Any]:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{path} can't be read as JSON: {error}") from error
     if not isinstance(value, dict):
         raise ModelError(f"{path} must hold a JSON object, not {type(value).__name__}")
@@ -127,32 +129,51 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def token_content(token: Any) -> str | None:
     """Return the text of a token given as a string or as a serialized AddedToken."""
-    if isinstance(token, dict):
+    if isinstance(token, Mapping):
         token = token.get("content")
     return token if isinstance(token, str) else None
 
 
-def _decoder(backend: Backend) -> Any:
-    return json.loads(backend.to_str()).get("decoder") if backend.decoder else None
+def _what_to_do(folder: Path) -> str:
+    if (folder / "tokenizer.model").is_file():
+        return (
+            "it has only a SentencePiece tokenizer.model, which is not read; "
+            "save the tokenizer with transformers' AutoTokenizer to get a tokenizer.json"
+        )
+    return "a text model needs one"
 
 
-def _add_special_tokens(backend: Backend, settings: dict[str, Any]) -> None:
-    """Make sure that special tokens named in the settings are matched whole in text."""
-    named = [
-        AddedToken(content, special=True)
-        for key, value in settings.items()
-        if key.endswith("_token") and (content := token_content(value))
-        if backend.token_to_id(content) is not None
-    ]
-    backend.add_special_tokens(named)
+def _add_tokens(backend: Backend, settings: Mapping[str, Any]) -> None:
+    """Have the tokens that the settings name matched whole, the special ones as special.
+
+    A named token that the vocabulary lacks is left out: the model has no embedding for it.
+    """
+    known = {token.content: token for token in backend.get_added_tokens_decoder().values()}
+    for token in _declared(settings):
+        if known.get(token.content) != token and backend.token_to_id(token.content) is not None:
+            backend.add_tokens([token])
+            known[token.content] = token
+    for content in _special(settings):
+        token = known.get(content) or AddedToken(content, normalized=False)
+        if not token.special and backend.token_to_id(content) is not None:
+            token.special = True
+            backend.add_special_tokens([token])
 
 
-def _byte_alphabet() -> dict[str, bytes]:
-    """GPT-2's one-character names of bytes: printable ones are themselves, others follow 255."""
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    names = {chr(byte): bytes([byte]) for byte in printable}
-    others = [byte for byte in range(256) if byte not in printable]
-    return names | {chr(256 + index): bytes([byte]) for index, byte in enumerate(others)}
+def _declared(settings: Mapping[str, Any]) -> Iterator[AddedToken]:
+    """Yield the tokens of ``added_tokens_decoder``, in the order of their ids."""
+    declared = settings.get("added_tokens_decoder")
+    if not isinstance(declared, Mapping):
+        return
+    flags = ("single_word", "lstrip", "rstrip", "normalized", "special")
+    for _, entry in sorted(declared.items(), key=lambda item: int(item[0])):
+        yield AddedToken(entry["content"], **{flag: bool(entry.get(flag)) for flag in flags})
 
 
-_BYTE_OF = _byte_alphabet()
+def _special(settings: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the texts of the special tokens that the settings name."""
+    named = [value for key, value in settings.items() if key.endswith("_token")]
+    listed = [settings.get(key) for key in _LISTED]
+    for value in (*named, *(item for items in listed if isinstance(items, list) for item in items)):
+        if content := token_content(value):
+            yield content

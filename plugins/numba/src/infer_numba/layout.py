@@ -1,13 +1,18 @@
-"""Where kernels find their arguments: shared by the code that calls and the code that is called.
+"""What kernels are called with: shared by the code that calls and the code that is compiled.
 
-A kernel takes the address of a block of 64-bit words. The first two words belong to it: counters,
-zero at the call, from which threads draw work and their own numbers.
+A kernel takes the address of a block of 64-bit words. The first two belong to it: counters, zero
+at the call, from which threads draw work and their own numbers. The rest are the fields of one of
+the tuples below, floats as the bits of a float64.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 TICKET = 0
 THREAD = 8
+FIELDS = 16
+"""Byte offsets of the two counters and of the fields."""
 
 KEYS = 64
 """Keys that attention processes at once."""
@@ -15,88 +20,206 @@ KEYS = 64
 CHUNK = 512
 """Keys after which attention starts a new partial result, at fixed positions of a request."""
 
-# Byte offsets in attention's argument block.
-ATTN_PLAN = 16
-ATTN_QUERY = 24
-ATTN_QUERY_TOKEN = 32
-ATTN_QUERY_HEAD = 40
-ATTN_CACHE = 48
-ATTN_CACHE_PLANE = 56
-ATTN_CACHE_BLOCK = 64
-ATTN_OUT = 72
-ATTN_OUT_TOKEN = 80
-ATTN_OUT_HEAD = 88
-
-# Byte offsets in attention's plan.
-PLAN_ITEMS = 0
-PLAN_COUNT = 8
-PLAN_TABLE = 16
-PLAN_TABLE_PITCH = 24
-PLAN_KV_HEADS = 32
-PLAN_GROUP = 40
-PLAN_HEAD_SIZE = 48
-PLAN_PAGE = 56
-PLAN_WINDOW = 64
-PLAN_SCALE = 72
-PLAN_CAP = 80
-PLAN_QUERY_BF16 = 88
-PLAN_CACHE_BF16 = 96
-PLAN_SCRATCH = 104
-PLAN_SCRATCH_PITCH = 112
-PLAN_PARTS = 120
-PLAN_PART_BYTES = 128
-PLAN_COUNTERS = 136
-PLAN_ROWS = 144
-
-# An item of attention's plan: a tile of query tokens of one request for some KV heads, over all
-# chunks of keys that it sees or, when its request is split, over one of them.
-ITEM_TOKEN = 0
-ITEM_TOKENS = 8
-ITEM_POSITION = 16
-ITEM_REQUEST = 24
-ITEM_HEAD_FIRST = 32
-ITEM_HEAD_END = 40
-ITEM_CHUNK_FIRST = 48
-ITEM_CHUNK_END = 56
-ITEM_PARTS = 64
-ITEM_PART_FIRST = 72
-ITEM_PART = 80
-ITEM_BYTES = 88
+LINE = 64
+"""Bytes of a cache line."""
 
 
-def scratch_offsets(head_size: int, rows: int, lanes: int) -> tuple[int, ...]:
-    """Return byte offsets of a thread's areas for tiles of at most *rows* rows, then their size.
+class NormCall(NamedTuple):
+    """``rms_norm`` and ``add_rms_norm``; pitches are bytes from row to row."""
 
-    The areas: addresses of the keys, addresses of the values, packed keys, packed values, scores,
-    weights, rescale factors, query rows, running output, its maxima, its sums, total output, its
-    maxima, its sums, staged keys, staged values, a row of zeros. Every area is rounded up to a
-    cache line; words are counted as float32, which bounds pairs too.
+    x: int
+    x_pitch: int
+    residual: int
+    residual_pitch: int
+    weight: int
+    out: int
+    out_pitch: int
+    rows: int
+    size: int
+    eps: float
+
+
+class SiluCall(NamedTuple):
+    """``silu_mul``; the upper halves of the input's rows start at *size* elements."""
+
+    gate_up: int
+    pitch: int
+    out: int
+    out_pitch: int
+    rows: int
+    size: int
+
+
+class RopeCall(NamedTuple):
+    """``rope_store_kv``; *_token* and *_head* are strides in bytes."""
+
+    query: int
+    query_token: int
+    query_head: int
+    key: int
+    key_token: int
+    key_head: int
+    value: int
+    value_token: int
+    value_head: int
+    cos_sin: int
+    cos_sin_row: int
+    positions: int
+    cache: int
+    plane: int
+    block: int
+    slots: int
+    tokens: int
+    heads: int
+    kv_heads: int
+    head_size: int
+    half: int
+    page: int
+
+
+class ArgmaxCall(NamedTuple):
+    """``greedy_sample``; out holds int64."""
+
+    logits: int
+    pitch: int
+    out: int
+    rows: int
+    size: int
+
+
+class AttentionCall(NamedTuple):
+    """One layer's attention; strides in bytes. plan: address of a :class:`Plan`."""
+
+    plan: int
+    query: int
+    query_token: int
+    query_head: int
+    cache: int
+    plane: int
+    block: int
+    out: int
+    out_token: int
+    out_head: int
+
+
+class Plan(NamedTuple):
+    """What all layers of a step share.
+
+    items: address of *num_items* items. table: int32 block table, *table_pitch* bytes a request.
+    scale multiplies scores before the cap, *cap* after it; both make the exponent one of 2.
+    scratch: a thread's areas, *scratch_pitch* bytes each, for tiles of up to *rows* rows.
+    parts, counters: partial results of split requests, *part_bytes* each, and how many are done.
+    threads: how many work on the items.
     """
-    vector = 4 * lanes
-    line = 64
-    row = (4 * head_size + 2 * vector - 1) // (2 * vector) * (2 * vector)
-    line_rows = (4 * rows + line - 1) // line * line
-    keys = 0
-    values = keys + 8 * KEYS
-    packed_keys = values + 24 * KEYS
-    packed_values = packed_keys + row * KEYS
-    scores = packed_values + row * KEYS
-    weights = scores + 4 * KEYS * 8
-    factors = weights + 4 * KEYS * 8
-    query = factors + line
+
+    items: int
+    num_items: int
+    table: int
+    table_pitch: int
+    kv_heads: int
+    group: int
+    head_size: int
+    page: int
+    window: int
+    scale: float
+    cap: float
+    query_bf16: int
+    cache_bf16: int
+    scratch: int
+    scratch_pitch: int
+    rows: int
+    parts: int
+    part_bytes: int
+    counters: int
+    threads: int
+
+
+class Item(NamedTuple):
+    """A tile of query tokens of one request, for KV heads head_first ... head_end - 1.
+
+    It covers the chunks of keys chunk_first ... chunk_end - 1. With *parts* > 1 the request is
+    split: the item is one chunk, number *part* of the partial results from *part_first* on.
+    """
+
+    token: int
+    tokens: int
+    position: int
+    request: int
+    head_first: int
+    head_end: int
+    chunk_first: int
+    chunk_end: int
+    parts: int
+    part_first: int
+    part: int
+
+
+class Scratch(NamedTuple):
+    """Where a thread keeps what it works on; *end* is the first byte past it.
+
+    keys, values: addresses of the present block's rows; next_keys: of the following block's.
+    """
+
+    keys: int
+    values: int
+    next_keys: int
+    next_values: int
+    packed_keys: int
+    packed_values: int
+    scores: int
+    weights: int
+    factors: int
+    query: int
+    output: int
+    maxima: int
+    sums: int
+    total: int
+    total_maxima: int
+    total_sums: int
+    staged_keys: int
+    staged_values: int
+    zeros: int
+    end: int
+
+
+def row_bytes(head_size: int, lanes: int) -> int:
+    """Bytes of a head's elements as float32, rounded up to two vectors."""
+    return (4 * head_size + 8 * lanes - 1) // (8 * lanes) * (8 * lanes)
+
+
+def part_bytes(head_size: int, rows: int, lanes: int) -> int:
+    """Bytes of a partial result: output, sums and maxima of *rows* rows."""
+    maxima = (4 * rows + LINE - 1) // LINE * LINE
+    return rows * (row_bytes(head_size, lanes) + 4 * lanes) + maxima
+
+
+def scratch_areas(base: int, head_size: int, rows: int, lanes: int) -> Scratch:
+    """Lay out a thread's areas from address *base* on, each whole cache lines."""
+    row = row_bytes(head_size, lanes)
+    addresses = 8 * KEYS
+    block = row * KEYS
+    tile = 4 * KEYS * 8
+    column = (4 * rows + LINE - 1) // LINE * LINE
+    sums = (4 * lanes * rows + LINE - 1) // LINE * LINE
+    next_keys = base + 2 * addresses
+    packed_keys = next_keys + 2 * addresses
+    packed_values = packed_keys + block
+    scores = packed_values + block
+    weights = scores + tile
+    factors = weights + tile
+    query = factors + LINE
     output = query + row * rows
     maxima = output + row * rows
-    sums = maxima + line_rows
-    total = sums + vector * rows
+    total = maxima + column + sums
     total_maxima = total + row * rows
-    total_sums = total_maxima + line_rows
-    staged_keys = total_sums + vector * rows
-    staged_values = staged_keys + row * KEYS
-    zeros = staged_values + row * KEYS
-    end = (zeros + row + line - 1) // line * line
-    return (
-        keys,
-        values,
+    staged_keys = total_maxima + column + sums
+    staged_values = staged_keys + block
+    zeros = staged_values + block
+    return Scratch(
+        base,
+        base + addresses,
+        next_keys,
+        next_keys + addresses,
         packed_keys,
         packed_values,
         scores,
@@ -105,12 +228,12 @@ def scratch_offsets(head_size: int, rows: int, lanes: int) -> tuple[int, ...]:
         query,
         output,
         maxima,
-        sums,
+        maxima + column,
         total,
         total_maxima,
-        total_sums,
+        total_maxima + column,
         staged_keys,
         staged_values,
         zeros,
-        end,
+        (zeros + row + LINE - 1) // LINE * LINE,
     )

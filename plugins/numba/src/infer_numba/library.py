@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
-from infer_plugin_api.errors import UnsupportedError
-
 from infer_numba.openmp import parallel_region
 from infer_numba.store import Kernels, load_entry
+from infer_plugin_api.errors import UnsupportedError
 
 logger = logging.getLogger(__name__)
 

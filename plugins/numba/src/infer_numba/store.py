@@ -90,8 +90,8 @@ def load_entry() -> Kernels | None:
 
 
 def _parse(content: bytes) -> Kernels | None:
-    magic, digest, rest = content[: len(_MAGIC)], content[len(_MAGIC) :][:64], content[len(_MAGIC) :]
-    body = rest[65:]
+    magic, rest = content[: len(_MAGIC)], content[len(_MAGIC) :]
+    digest, _, body = rest.partition(b"\n")
     if magic != _MAGIC or hashlib.sha256(body).hexdigest().encode() != digest:
         return None
     description, _, code = body.partition(b"\n")
@@ -121,6 +121,7 @@ def _source_digest() -> str:
     return digest.hexdigest()
 
 
+@lru_cache
 def _version(distribution: str) -> str:
     try:
         return version(distribution)

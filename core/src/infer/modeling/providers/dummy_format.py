@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from infer_plugin_api.errors import ModelError
 from infer_plugin_api.weights import TensorInfo, WeightFormat, WeightReader
 
 if TYPE_CHECKING:
@@ -23,21 +25,29 @@ class DummyFormat(WeightFormat):
 
 
 class DummyReader(WeightReader):
-    """A tensor depends on its name only, so every rank makes the same one."""
+    """A tensor depends on its name only, so every rank makes the same one.
+
+    Raises ModelError when the config lacks a size.
+    """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        self._shapes = dict(_shapes(config))
+        try:
+            shapes = dict(_shapes(config))
+        except KeyError as error:
+            raise ModelError(
+                f"dummy weights need {error.args[0]}, which the config has not"
+            ) from error
+        self._infos = {
+            name: TensorInfo(shape, 4 * math.prod(shape)) for name, shape in shapes.items()
+        }
 
     def tensors(self) -> Mapping[str, TensorInfo]:
-        return {
-            name: TensorInfo(shape, 4 * shape[0] * (shape[1] if len(shape) > 1 else 1))
-            for name, shape in self._shapes.items()
-        }
+        return self._infos
 
     def read(self, name: str) -> torch.Tensor:
         import torch
 
-        shape = self._shapes[name]
+        shape = self._infos[name].shape
         if name.endswith("norm.weight"):
             return torch.ones(shape)
         seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
@@ -46,6 +56,7 @@ class DummyReader(WeightReader):
 
 
 def _shapes(config: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield everything that a model of the family may ask for; biases that it lacks go unread."""
     hidden, inner = config["hidden_size"], config["intermediate_size"]
     heads = config["num_attention_heads"]
     kv_heads = config.get("num_key_value_heads") or heads

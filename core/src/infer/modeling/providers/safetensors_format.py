@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,41 +17,46 @@ if TYPE_CHECKING:
 
 _SINGLE = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
+_BITS = {"F64": 64, "I64": 64, "U64": 64, "F32": 32, "I32": 32, "U32": 32, "BF16": 16, "F16": 16}
+_BITS |= {"I16": 16, "U16": 16, "F8_E4M3": 8, "F8_E5M2": 8, "I8": 8, "U8": 8, "BOOL": 8}
 
 
 class SafetensorsFormat(WeightFormat):
     """The index alone says which tensor comes from which shard; other files are not looked at."""
 
     def open(self, path: Path, config: Mapping[str, Any]) -> WeightReader:
-        return SafetensorsReader(_places(path))
+        index = path / _INDEX
+        if index.is_file():
+            return SafetensorsReader(_indexed(index))
+        file = _single(path)
+        return SafetensorsReader(dict.fromkeys(_open(file).keys(), file))
 
 
-def _places(folder: Path) -> dict[str, Path]:
-    """Return the file of every tensor. Raises ModelError when files are missing."""
-    index = folder / _INDEX
-    if index.is_file():
-        try:
-            weight_map = json.loads(index.read_text())["weight_map"]
-        except (ValueError, KeyError) as error:
-            raise ModelError(f"{index} is no index of shards: {error}") from error
-        places = {name: folder / file for name, file in weight_map.items()}
-        for file in sorted(set(places.values())):
-            if file.parent != folder or not file.is_file():
-                raise ModelError(f"{index} names {file.name}, which is not in {folder}")
-        return places
-    single = folder / _SINGLE
-    files = [single] if single.is_file() else sorted(folder.glob("*.safetensors"))
+def _indexed(index: Path) -> dict[str, Path]:
+    """Return the file of every tensor. Raises ModelError when the index or a file is wrong."""
+    folder = index.parent
+    try:
+        weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        places = {str(name): folder / file for name, file in weight_map.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ModelError(f"{index} is no index of shards: {error!r}") from error
+    for file in sorted(set(places.values())):
+        if file.parent != folder or not file.is_file():
+            raise ModelError(f"{index} names {file.name}, which is not in {folder}")
+    return places
+
+
+def _single(folder: Path) -> Path:
+    if (folder / _SINGLE).is_file():
+        return folder / _SINGLE
+    files = sorted(folder.glob("*.safetensors"))
     if not files:
         raise ModelError(f"{folder} has no .safetensors file")
     if len(files) > 1:
         raise ModelError(
             f"{folder} has {len(files)} .safetensors files but no {_INDEX} that orders them"
         )
-    return {name: files[0] for name in _keys(files[0])}
-
-
-def _keys(file: Path) -> list[str]:
-    return list(_open(file).keys())
+    return files[0]
 
 
 def _open(file: Path) -> Any:
@@ -70,18 +77,19 @@ class SafetensorsReader(WeightReader):
         stored = {file: frozenset(opened.keys()) for file, opened in self._files.items()}
         for name, file in places.items():
             if name not in stored[file]:
-                raise ModelError(f"the index says that {file.name} holds {name}; it does not")
+                raise ModelError(f"the index says that {file} holds {name}; it does not")
 
     def tensors(self) -> Mapping[str, TensorInfo]:
+        return self._infos
+
+    @cached_property
+    def _infos(self) -> dict[str, TensorInfo]:
         return {name: self._info(name) for name in self._places}
 
     def _info(self, name: str) -> TensorInfo:
         part = self._files[self._places[name]].get_slice(name)
         shape = tuple(part.get_shape())
-        count = 1
-        for size in shape:
-            count *= size
-        return TensorInfo(shape, count * _BYTES.get(part.get_dtype(), 2))
+        return TensorInfo(shape, math.prod(shape) * _BITS.get(part.get_dtype(), 16) // 8)
 
     def read(self, name: str) -> torch.Tensor:
         tensor: torch.Tensor = self._files[self._places[name]].get_tensor(name)
@@ -89,6 +97,3 @@ class SafetensorsReader(WeightReader):
 
     def close(self) -> None:
         self._files.clear()
-
-
-_BYTES = {"F64": 8, "I64": 8, "F32": 4, "I32": 4, "F8_E4M3": 1, "F8_E5M2": 1, "I8": 1, "U8": 1}

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from infer_plugin_api.errors import ModelError
 from infer_plugin_api.quant import UNQUANTIZED, LinearWeight, Quantizer
 
 if TYPE_CHECKING:
     import torch
+
     from infer_plugin_api.weights import WeightReader
+
+_PLAIN = ("torch.float64", "torch.float32", "torch.float16", "torch.bfloat16")
 
 
 class Unquantized(Quantizer):
@@ -17,18 +21,35 @@ class Unquantized(Quantizer):
 
     def configure(self, config: Mapping[str, Any]) -> None:
         if config:
-            raise ValueError(f"quantization_config {dict(config)} does not describe plain weights")
+            method = config.get("quant_method")
+            raise ValueError(f"quantization_config.quant_method {method!r} is not plain weights")
 
     def load_linear(
         self, reader: WeightReader, names: tuple[str, ...], dtype: torch.dtype
     ) -> LinearWeight:
-        parts = [reader.read(f"{name}.weight") for name in names]
-        if len(parts) == 1:
-            return LinearWeight(UNQUANTIZED, parts[0].to(dtype), {})
-        rows = sum(part.shape[0] for part in parts)
-        matrix = parts[0].new_empty((rows, *parts[0].shape[1:]), dtype=dtype)
+        import torch
+
+        stored = reader.tensors()
+        shapes = [stored[f"{name}.weight"].shape for name in names]
+        columns = {shape[1:] for shape in shapes}
+        if len(columns) > 1 or len(shapes[0]) != 2:
+            raise ModelError(
+                f"{' + '.join(names)}: weights of shape {', '.join(map(str, shapes))} "
+                "can't be joined to one matrix"
+            )
+        matrix = torch.empty((sum(shape[0] for shape in shapes), shapes[0][1]), dtype=dtype)
         begin = 0
-        for part in parts:
-            matrix[begin : begin + part.shape[0]] = part
-            begin += part.shape[0]
+        for name, shape in zip(names, shapes, strict=True):
+            matrix[begin : begin + shape[0]] = _plain(reader, f"{name}.weight")
+            begin += shape[0]
         return LinearWeight(UNQUANTIZED, matrix, {})
+
+
+def _plain(reader: WeightReader, name: str) -> torch.Tensor:
+    tensor = reader.read(name)
+    if str(tensor.dtype) not in _PLAIN:
+        raise ModelError(
+            f"{name} is stored as {str(tensor.dtype).removeprefix('torch.')}, which is no plain "
+            "floating-point weight; a quantization plugin may read it (--quantization)"
+        )
+    return tensor

@@ -9,12 +9,16 @@ import llvmlite.binding as llvm
 import numba
 from numba import types
 
-from infer_numba.kernels import attention
+from infer_numba.kernels import activation, argmax, attention, norm, rope
 from infer_numba.target import Target
 
 
 def kernel_sources() -> dict[str, Callable[..., Any]]:
-    return {**attention.kernels()}
+    """Return every kernel's Python function by its name."""
+    found: dict[str, Callable[..., Any]] = {}
+    for module in (norm, activation, rope, argmax, attention):
+        found.update(module.kernels())
+    return found
 
 
 def compile_kernels(target: Target, announce: Callable[[str], None]) -> tuple[bytes, list[str]]:

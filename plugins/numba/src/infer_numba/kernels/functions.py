@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
-from infer_numba.kernels.vector import (
+from infer_numba.kernels.arithmetic import (
     choose,
+    copy_sign,
     fma,
-    inline,
     is_below,
     pow2_int,
     round_to_int,
     splat,
+    vabs,
     vmax,
     vmin,
 )
+from infer_numba.kernels.vector import inline
 
 LOG2_E = np.float32(math.log2(math.e))
 TWO_LOG2_E = np.float32(2.0 * math.log2(math.e))
@@ -31,6 +34,14 @@ _C4 = np.float32(0.009618056938052177)
 _C5 = np.float32(0.0013400427997112274)
 _C6 = np.float32(0.00015461444854736328)
 
+# (tanh(x) / x - 1) / x**2 in powers of x**2 on [0, 0.6]: relative error of tanh 2e-8.
+_T0 = np.float32(-0.3333333134651184)
+_T1 = np.float32(0.13332915306091309)
+_T2 = np.float32(-0.053873948752880096)
+_T3 = np.float32(0.021110959351062775)
+_T4 = np.float32(-0.006269119679927826)
+_TANH_NEAR = np.float32(0.6)
+
 _LOWEST = np.float32(-126.0)
 _HIGHEST = np.float32(127.0)
 _ZERO = np.float32(0.0)
@@ -40,7 +51,7 @@ _TANH_LIMIT = np.float32(20.0)
 
 
 @inline
-def exp2(x):
+def exp2(x: Any) -> Any:
     """2**x; 0 below 2**-126 and for -inf, 2**127 at most."""
     bounded = vmin(vmax(x, splat(_LOWEST)), splat(_HIGHEST))
     whole = round_to_int(bounded)
@@ -55,13 +66,20 @@ def exp2(x):
 
 
 @inline
-def tanh(x):
-    """1 - 2 / (e**2x + 1): absolute error below 2e-7."""
-    bounded = vmin(vmax(x, splat(-_TANH_LIMIT)), splat(_TANH_LIMIT))
-    return splat(_ONE) - splat(_TWO) / (exp2(bounded * splat(TWO_LOG2_E)) + splat(_ONE))
+def tanh(x: Any) -> Any:
+    """Near 0 an odd polynomial, elsewhere 1 - 2 / (e**2|x| + 1)."""
+    size = vmin(vabs(x), splat(_TANH_LIMIT))
+    square = size * size
+    series = fma(splat(_T4), square, splat(_T3))
+    series = fma(series, square, splat(_T2))
+    series = fma(series, square, splat(_T1))
+    series = fma(series, square, splat(_T0))
+    near = fma(series * square, size, size)
+    far = splat(_ONE) - splat(_TWO) / (exp2(size * splat(TWO_LOG2_E)) + splat(_ONE))
+    return copy_sign(choose(is_below(size, splat(_TANH_NEAR)), near, far), x)
 
 
 @inline
-def silu(x):
+def silu(x: Any) -> Any:
     """x / (1 + e**-x)."""
     return x / (splat(_ONE) + exp2(x * splat(-LOG2_E)))

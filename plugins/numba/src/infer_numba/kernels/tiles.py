@@ -45,9 +45,7 @@ def _multiply_words(builder: ir.IRBuilder, word: Any, vector: Any, total: Any) -
     pairs = ir.VectorType(BFloatType(), 2 * LANES)
     left = builder.bitcast(splat_of(builder, word), pairs)
     right = builder.bitcast(vector, pairs)
-    return call(
-        builder, f"llvm.x86.avx512bf16.dpbf16ps.{32 * LANES}", LLVM_VF, total, left, right
-    )
+    return call(builder, f"llvm.x86.avx512bf16.dpbf16ps.{32 * LANES}", LLVM_VF, total, left, right)
 
 
 def _multiply_floats(builder: ir.IRBuilder, word: Any, vector: Any, total: Any) -> Any:
@@ -129,7 +127,17 @@ def make_product(pairs: bool, rescale: bool) -> Any:
     n1, n2, n3, n4, n5, n6 = (make_tile(rows, 1, pairs, rescale) for rows in range(1, 7))
 
     @inline
-    def wide(a, a_pitch, b, b_pitch, steps, c, c_pitch, scales, rows):
+    def wide(
+        a: int,
+        a_pitch: int,
+        b: int,
+        b_pitch: int,
+        steps: int,
+        c: int,
+        c_pitch: int,
+        scales: int,
+        rows: int,
+    ) -> None:
         if rows == 6:
             w6(a, a_pitch, b, b_pitch, steps, c, c_pitch, scales)
         elif rows == 5:
@@ -144,7 +152,17 @@ def make_product(pairs: bool, rescale: bool) -> Any:
             w1(a, a_pitch, b, b_pitch, steps, c, c_pitch, scales)
 
     @inline
-    def narrow(a, a_pitch, b, b_pitch, steps, c, c_pitch, scales, rows):
+    def narrow(
+        a: int,
+        a_pitch: int,
+        b: int,
+        b_pitch: int,
+        steps: int,
+        c: int,
+        c_pitch: int,
+        scales: int,
+        rows: int,
+    ) -> None:
         if rows == 6:
             n6(a, a_pitch, b, b_pitch, steps, c, c_pitch, scales)
         elif rows == 5:
@@ -159,7 +177,18 @@ def make_product(pairs: bool, rescale: bool) -> Any:
             n1(a, a_pitch, b, b_pitch, steps, c, c_pitch, scales)
 
     @outline
-    def product(a, a_pitch, b, b_pitch, steps, c, c_pitch, scales, rows, vectors):
+    def product(
+        a: int,
+        a_pitch: int,
+        b: int,
+        b_pitch: int,
+        steps: int,
+        c: int,
+        c_pitch: int,
+        scales: int,
+        rows: int,
+        vectors: int,
+    ) -> None:
         column = 0
         while vectors - column >= TILE_VECTORS:
             shift = column * BYTES

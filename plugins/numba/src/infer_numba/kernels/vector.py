@@ -7,15 +7,13 @@ do not. The functions below exist inside kernels only.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from llvmlite import ir
 from numba import njit
 from numba.core import cgutils, types
-from numba.core.typing import signature
-from numba.core.typing.templates import ConcreteTemplate, infer_global
+from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
 from numba.extending import lower_builtin, models, register_model
 
 from infer_numba.target import host_target
@@ -25,14 +23,26 @@ LANES = TARGET.lanes
 BYTES = 4 * LANES
 """Bytes of one vector in memory."""
 
-inline = njit(forceinline=True, error_model="numpy", no_cpython_wrapper=True)
-outline = njit(error_model="numpy", no_cpython_wrapper=True)
+Compiled = TypeVar("Compiled", bound=Callable[..., Any])
+
+
+def inline(function: Compiled) -> Compiled:
+    """Compile a helper that becomes part of every kernel that calls it."""
+    compiled: Any = njit(forceinline=True, error_model="numpy")(function)
+    return compiled
+
+
+def outline(function: Compiled) -> Compiled:
+    """Compile a helper that kernels may call as a function."""
+    compiled: Any = njit(error_model="numpy")(function)
+    return compiled
+
 
 I16, I32, I64 = ir.IntType(16), ir.IntType(32), ir.IntType(64)
 F32, F64 = ir.FloatType(), ir.DoubleType()
 
 
-class VectorType(types.Type):  # type: ignore[misc]
+class VectorType(types.Type):
     """LANES elements of float32 (kind "f"), int32 ("i") or bool ("m")."""
 
     def __init__(self, kind: str) -> None:
@@ -48,7 +58,7 @@ _LLVM_TYPES = {"f": LLVM_VF, "i": LLVM_VI, "m": LLVM_VM}
 
 
 @register_model(VectorType)
-class _VectorModel(models.PrimitiveModel):  # type: ignore[misc]
+class _VectorModel(models.PrimitiveModel):
     def __init__(self, dmm: Any, fe_type: VectorType) -> None:
         super().__init__(dmm, fe_type, _LLVM_TYPES[fe_type.kind])
 
@@ -106,6 +116,17 @@ def call(builder: ir.IRBuilder, name: str, result: ir.Type, *values: Any) -> Any
     return builder.call(function, values)
 
 
+def field_reader(kind: type[Any]) -> Callable[..., Any]:
+    """Make a function that reads a tuple *kind* of 64-bit words from an address, all as int64."""
+    fields = len(kind._fields)
+
+    def emit(builder: Any, address: Any) -> Any:
+        return load(builder, address, ir.ArrayType(I64, fields))
+
+    emit.__name__ = f"read_{kind.__name__}"
+    return instruction(types.NamedUniTuple(types.int64, fields, kind), types.int64)(emit)
+
+
 # ---- scalars ------------------------------------------------------------------------------------
 
 
@@ -135,8 +156,9 @@ def load_f32(builder: Any, address: Any) -> Any:
 
 
 @instruction(types.float32, types.int64)
-def load_f64_as_f32(builder: Any, address: Any) -> Any:
-    return builder.fptrunc(builder.load(pointer(builder, address, F64), align=8), F32)
+def real(builder: Any, bits: Any) -> Any:
+    """The float64 of these bits, as float32."""
+    return builder.fptrunc(builder.bitcast(bits, F64), F32)
 
 
 @instruction(types.void, types.int64, types.float32)
@@ -178,7 +200,12 @@ def prefetch(builder: Any, address: Any) -> None:
     place = builder.inttoptr(address, ir.IntType(8).as_pointer())
     kind = ir.FunctionType(ir.VoidType(), [place.type, I32, I32, I32])
     function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-    builder.call(function, [place, *(ir.Constant(I32, value) for value in (0, 1, 1))])
+    builder.call(function, [place, *(ir.Constant(I32, value) for value in (0, 3, 1))])
+
+
+@instruction(types.float32, types.int64)
+def to_f32(builder: Any, value: Any) -> Any:
+    return builder.sitofp(value, F32)
 
 
 @instruction(types.float32, types.float32)
@@ -217,7 +244,7 @@ def vstore_bf16(builder: Any, address: Any, value: Any) -> None:
     store(builder, address, builder.trunc(_round_bf16(builder, value, LLVM_VI), LLVM_VH))
 
 
-class BFloatType(ir.Type):  # type: ignore[misc]
+class BFloatType(ir.Type):
     """LLVM's bfloat, which llvmlite has no class for."""
 
     intrinsic_name = "bf16"
@@ -249,146 +276,3 @@ def _round_bf16(builder: Any, value: Any, kind: ir.Type) -> Any:
     rounded = builder.lshr(carried, constant(16))
     is_nan = builder.fcmp_unordered("uno", value, value)
     return builder.select(is_nan, builder.or_(high, constant(0x40)), rounded)
-
-
-# ---- arithmetic ---------------------------------------------------------------------------------
-
-
-@instruction(VF, types.float32)
-def splat(builder: Any, value: Any) -> Any:
-    return splat_of(builder, value)
-
-
-@instruction(VI, types.int64)
-def isplat(builder: Any, value: Any) -> Any:
-    return splat_of(builder, builder.trunc(value, I32))
-
-
-@instruction(VI)
-def iota(builder: Any) -> Any:
-    return vector_constant(list(range(LANES)))
-
-
-@instruction(VF, VF, VF, of=operator.add)
-def _add(builder: Any, left: Any, right: Any) -> Any:
-    return builder.fadd(left, right)
-
-
-@instruction(VF, VF, VF, of=operator.sub)
-def _sub(builder: Any, left: Any, right: Any) -> Any:
-    return builder.fsub(left, right)
-
-
-@instruction(VF, VF, VF, of=operator.mul)
-def _mul(builder: Any, left: Any, right: Any) -> Any:
-    return builder.fmul(left, right)
-
-
-@instruction(VF, VF, VF, of=operator.truediv)
-def _div(builder: Any, left: Any, right: Any) -> Any:
-    return builder.fdiv(left, right)
-
-
-@instruction(VF, VF, VF, VF)
-def fma(builder: Any, left: Any, right: Any, addend: Any) -> Any:
-    """left * right + addend, in one rounding where the processor has it."""
-    name = f"llvm.fmuladd.v{LANES}f32"
-    return call(builder, name, LLVM_VF, left, right, addend)
-
-
-@instruction(VF, VF, VF)
-def vmax(builder: Any, left: Any, right: Any) -> Any:
-    return builder.select(builder.fcmp_ordered(">", left, right), left, right)
-
-
-@instruction(VF, VF, VF)
-def vmin(builder: Any, left: Any, right: Any) -> Any:
-    return builder.select(builder.fcmp_ordered("<", left, right), left, right)
-
-
-@instruction(VI, VI, VI)
-def iadd(builder: Any, left: Any, right: Any) -> Any:
-    return builder.add(left, right)
-
-
-@instruction(VF, VF)
-def round_to_int(builder: Any, value: Any) -> Any:
-    """Nearest integers; |value| < 2^22 is given."""
-    magic = splat_of(builder, ir.Constant(F32, 12582912.0))
-    return builder.fsub(builder.fadd(value, magic), magic)
-
-
-@instruction(VF, VF)
-def pow2_int(builder: Any, value: Any) -> Any:
-    """2 to the power of each element, which is an integer in -126 ... 127."""
-    whole = builder.fptosi(value, LLVM_VI)
-    biased = builder.add(whole, splat_of(builder, ir.Constant(I32, 127)))
-    return builder.bitcast(builder.shl(biased, splat_of(builder, ir.Constant(I32, 23))), LLVM_VF)
-
-
-@instruction(VM, VI, VI)
-def is_less(builder: Any, left: Any, right: Any) -> Any:
-    return builder.icmp_signed("<", left, right)
-
-
-@instruction(VM, VF, VF)
-def is_below(builder: Any, left: Any, right: Any) -> Any:
-    return builder.fcmp_ordered("<", left, right)
-
-
-@instruction(VM, VF, VF)
-def is_same(builder: Any, left: Any, right: Any) -> Any:
-    return builder.fcmp_ordered("==", left, right)
-
-
-@instruction(VM, VF)
-def is_nan(builder: Any, value: Any) -> Any:
-    return builder.fcmp_unordered("uno", value, value)
-
-
-@instruction(VM, VM, VM)
-def mask_or(builder: Any, left: Any, right: Any) -> Any:
-    return builder.or_(left, right)
-
-
-@instruction(types.int64, VM)
-def mask_bits(builder: Any, mask: Any) -> Any:
-    """One bit per lane, lane 0 lowest."""
-    return builder.zext(builder.bitcast(mask, ir.IntType(LANES)), I64)
-
-
-@instruction(VF, VM, VF, VF)
-def choose(builder: Any, mask: Any, yes: Any, no: Any) -> Any:
-    return builder.select(mask, yes, no)
-
-
-@instruction(types.float32, VF)
-def first_lane(builder: Any, value: Any) -> Any:
-    return builder.extract_element(value, ir.Constant(I32, 0))
-
-
-@instruction(types.float32, VF)
-def sum_lanes(builder: Any, value: Any) -> Any:
-    """Sum by halves, the same order everywhere."""
-    return _fold(builder, value, builder.fadd)
-
-
-@instruction(types.float32, VF)
-def max_lanes(builder: Any, value: Any) -> Any:
-    def larger(left: Any, right: Any) -> Any:
-        return builder.select(builder.fcmp_ordered(">", left, right), left, right)
-
-    return _fold(builder, value, larger)
-
-
-def _fold(builder: Any, value: Any, combine: Callable[[Any, Any], Any]) -> Any:
-    count = LANES
-    while count > 1:
-        count //= 2
-        undefined = ir.Constant(value.type, ir.Undefined)
-        low = builder.shuffle_vector(value, undefined, vector_constant(list(range(count))))
-        high = builder.shuffle_vector(
-            value, undefined, vector_constant(list(range(count, 2 * count)))
-        )
-        value = combine(low, high)
-    return builder.extract_element(value, ir.Constant(I32, 0))

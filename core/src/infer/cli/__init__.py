@@ -1,0 +1,1 @@
+"""Commands. Importing any of these modules imports no torch."""

@@ -1,0 +1,97 @@
+"""RMS norm (Zhang and Sennrich, 2019), alone and after adding to the residual."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from infer_numba.kernels.arithmetic import fma, splat, sum_lanes
+from infer_numba.kernels.rows import ELEMENTS, Element
+from infer_numba.kernels.vector import LANES, fetch_add, field_reader, inline, real, sqrt, to_f32
+from infer_numba.layout import FIELDS, TICKET, NormCall
+
+ZERO = np.float32(0.0)
+ONE = np.float32(1.0)
+ROWS = 16
+"""Rows that a thread takes at once."""
+
+read_call = field_reader(NormCall)
+
+
+def make_norm(element: Element, add: bool) -> Any:
+    size, vload, vstore = element.size, element.vload, element.vstore
+    load, store = element.load, element.store
+
+    @inline
+    def add_row(x: int, residual: int, count: int) -> None:
+        """residual += x, rounded to the dtype."""
+        index = 0
+        while index + LANES <= count:
+            place = residual + size * index
+            vstore(place, vload(place) + vload(x + size * index))
+            index += LANES
+        while index < count:
+            place = residual + size * index
+            store(place, load(place) + load(x + size * index))
+            index += 1
+
+    @inline
+    def sum_of_squares(x: int, count: int) -> Any:
+        """Sum in four chains of vectors, then by halves."""
+        first, second = splat(ZERO), splat(ZERO)
+        third, fourth = splat(ZERO), splat(ZERO)
+        index = 0
+        while index + 4 * LANES <= count:
+            a, b = vload(x + size * index), vload(x + size * (index + LANES))
+            c, d = vload(x + size * (index + 2 * LANES)), vload(x + size * (index + 3 * LANES))
+            first, second = fma(a, a, first), fma(b, b, second)
+            third, fourth = fma(c, c, third), fma(d, d, fourth)
+            index += 4 * LANES
+        while index + LANES <= count:
+            a = vload(x + size * index)
+            first = fma(a, a, first)
+            index += LANES
+        total = sum_lanes((first + second) + (third + fourth))
+        while index < count:
+            single = load(x + size * index)
+            total += single * single
+            index += 1
+        return total
+
+    @inline
+    def scale_row(x: int, weight: int, out: int, count: int, factor: float) -> None:
+        index = 0
+        while index + LANES <= count:
+            value = vload(x + size * index) * splat(factor) * vload(weight + size * index)
+            vstore(out + size * index, value)
+            index += LANES
+        while index < count:
+            store(out + size * index, load(x + size * index) * factor * load(weight + size * index))
+            index += 1
+
+    def norm(args: int) -> None:
+        call = read_call(args + FIELDS)
+        eps = real(call.eps)
+        start = fetch_add(args + TICKET, ROWS)
+        while start < call.rows:
+            for row in range(start, min(start + ROWS, call.rows)):
+                x = call.x + row * call.x_pitch
+                if add:
+                    residual = call.residual + row * call.residual_pitch
+                    add_row(x, residual, call.size)
+                    x = residual
+                mean = sum_of_squares(x, call.size) / to_f32(call.size)
+                factor = ONE / sqrt(mean + eps)
+                scale_row(x, call.weight, call.out + row * call.out_pitch, call.size, factor)
+            start = fetch_add(args + TICKET, ROWS)
+
+    return norm
+
+
+def kernels() -> dict[str, Any]:
+    found = {}
+    for dtype, element in ELEMENTS.items():
+        found[f"rms_norm_{dtype}"] = make_norm(element, add=False)
+        found[f"add_rms_norm_{dtype}"] = make_norm(element, add=True)
+    return found

@@ -1,0 +1,1 @@
+"""The workspace itself: packages, wheels, documents and what they promise."""

@@ -1,0 +1,1 @@
+"""What tox and CI run: the editable environment, wheels, the README's commands, references."""
