@@ -61,6 +61,7 @@ class AnswerStream:
             num_prompt_tokens=self._num_prompt_tokens,
             num_cached_tokens=output.num_cached_tokens,
             num_output_tokens=self._count,
+            first_scheduled=output.first_scheduled,
         )
 
     def _text(self, output: TokenOutput) -> tuple[str, int, str | None]:
