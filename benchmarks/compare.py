@@ -1,6 +1,6 @@
 """Run engines in turn on one workload and print their figures and ratios to the first.
 
-    python benchmarks/compare.py MODEL WORKLOAD_JSON infer=.venv/bin/python vllm=/opt/vllm/bin/python
+    python benchmarks/compare.py MODEL WORKLOAD_JSON infer=.venv/bin/python vllm=PATH/python
 
 Each engine runs in its own Python, in a fresh process, alone on the machine; rounds alternate so
 that a noisy minute hits all of them.

@@ -12,6 +12,7 @@ import asyncio
 import json
 import time
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import httpx
 
@@ -47,7 +48,7 @@ async def load(args: argparse.Namespace, texts: list[str], count: int) -> dict[s
         )
         seconds = time.perf_counter() - began
     first = [answer.chunks[0] - answer.asked for answer in answers]
-    gaps = [b - a for answer in answers for a, b in zip(answer.chunks, answer.chunks[1:])]
+    gaps = [b - a for answer in answers for a, b in pairwise(answer.chunks)]
     return {
         "requests_s": round(len(answers) / seconds, 2),
         "out_tok_s": round(sum(answer.tokens for answer in answers) / seconds, 1),

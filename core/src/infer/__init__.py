@@ -1,9 +1,9 @@
 """infer: an LLM inference engine whose parts are plugins.
 
-    from infer import LLM, SamplingParams
+from infer import LLM, SamplingParams
 
-    with LLM("smollm2") as llm:
-        print(llm.generate("The sea is", SamplingParams(max_tokens=16))[0].outputs[0].text)
+with LLM("smollm2") as llm:
+    print(llm.generate("The sea is", SamplingParams(max_tokens=16))[0].outputs[0].text)
 """
 
 from __future__ import annotations

@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from infer_plugin_api.sampling import ParameterError, SamplingParams
-
 from infer.config.engine import EngineConfig
 from infer.config.errors import EngineError, UserError
 from infer.config.plugins import PluginActivation
@@ -23,11 +21,10 @@ from infer.modeling.files import announce_on_stderr, find_model
 from infer.plugins.discovery import load_plugins
 from infer.text.chat import load_template
 from infer.text.tokenizer import Tokenizer
+from infer_plugin_api.sampling import ParameterError, SamplingParams
 
 _PLUGIN_ARGUMENTS = ("plugins", "enable_plugins", "only_plugins", "disable_plugins")
-_FIELDS = tuple(
-    field.name for field in dataclasses.fields(EngineConfig) if field.name != "plugins"
-)
+_FIELDS = tuple(field.name for field in dataclasses.fields(EngineConfig) if field.name != "plugins")
 
 Message = Mapping[str, Any]
 
@@ -80,7 +77,7 @@ class LLM:
         One SamplingParams serves all prompts, or give one each. A prompt that can't be served
         raises ParameterError naming its index before anything runs.
         """
-        listed = [prompts] if _is_one(prompts) else list(prompts)
+        listed: list[Any] = [prompts] if _is_one(prompts) else list(prompts)
         chosen = _params_for(listed, params)
         prepared = []
         for index, (prompt, each) in enumerate(zip(listed, chosen, strict=True)):
@@ -113,7 +110,8 @@ class LLM:
         Leaving the loop early aborts the request.
         """
         if not isinstance(prompt, (str, Mapping)) and prompt and isinstance(prompt[0], Mapping):
-            prompt = {"prompt_token_ids": self._chat_ids(prompt)}
+            conversation: Any = prompt
+            prompt = {"prompt_token_ids": self._chat_ids(conversation)}
         prepared = self._inputs.prepare(prompt, params or SamplingParams())  # type: ignore[arg-type]
         self._add(prepared)
         open_ids = {child.request_id for child in prepared.children}
@@ -290,9 +288,7 @@ def _params_for(
 
 def _empty(prepared: Prepared) -> RequestOutput:
     outputs = [CompletionOutput(index) for index in range(prepared.params.n)]
-    return RequestOutput(
-        prepared.request_id, prepared.text, prepared.prompt_token_ids, outputs
-    )
+    return RequestOutput(prepared.request_id, prepared.text, prepared.prompt_token_ids, outputs)
 
 
 def _grow(result: RequestOutput, answer: CompletionOutput, delta: Delta) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.nn import functional
+
 from infer.execution.attention.paged import PagedCPUBackend
 from infer.execution.attention.phases import PhasedAttention
 from infer.execution.attention.sdpa import SDPABackend
 from infer_plugin_api.attention import AttentionBatch, AttentionContext, AttentionSpec
-from torch.nn import functional
 
 PAGE = 16
 MAX_BLOCKS = 24
@@ -103,7 +104,7 @@ class Case:
 
 
 def spec(**changes) -> AttentionSpec:
-    values = dict(num_heads=6, num_kv_heads=2, head_size=32, scale=32**-0.5)
+    values = {"num_heads": 6, "num_kv_heads": 2, "head_size": 32, "scale": 32**-0.5}
     return AttentionSpec(**(values | changes))
 
 

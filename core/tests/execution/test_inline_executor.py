@@ -6,6 +6,7 @@ import threading
 from concurrent.futures import TimeoutError as FutureTimeout
 
 import pytest
+
 from infer.execution.inline import InlineExecutor
 from infer_plugin_api.execution import LateInputs, StepPlan, StepResult, WorkerInfo
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+
 from infer.execution.linears.onednn import OneDNNLinear
 from infer.execution.linears.torch_linear import TorchLinear
 from infer_plugin_api.linear import LinearContext, LinearKernel

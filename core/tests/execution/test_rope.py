@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+
 from infer.modeling.rope import cos_sin_table
 from infer_plugin_api.errors import ModelError
 from infer_plugin_api.models import RopeSpec

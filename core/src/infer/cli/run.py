@@ -33,7 +33,9 @@ def add_answer_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if len(args.words) > 2:
-        raise UserError(f"{len(args.words)} words given; quote the prompt: infer run MODEL 'PROMPT'")
+        raise UserError(
+            f"{len(args.words)} words given; quote the prompt: infer run MODEL 'PROMPT'"
+        )
     args.model, prompt = ["", *args.words][-2:]
     if prompt == "-":
         prompt = sys.stdin.read()

@@ -75,7 +75,7 @@ class EngineConfig:
                 raise UserError(f"--{flag} {value} must be at least {least}")
         if not 0 < self.gpu_memory_utilization <= 1:
             raise UserError(
-                f"--gpu-memory-utilization {self.gpu_memory_utilization} must be above 0 and at most 1"
+                f"--gpu-memory-utilization {self.gpu_memory_utilization} must be above 0, at most 1"
             )
 
 

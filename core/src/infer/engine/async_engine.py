@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from typing import Self
-
-from infer_plugin_api.sampling import SamplingParams
 
 from infer.config.engine import EngineConfig
 from infer.config.errors import EngineError, UserError
@@ -31,24 +29,29 @@ from infer.modeling.files import ModelFiles, announce_on_stderr, find_model
 from infer.plugins.discovery import load_plugins
 from infer.plugins.plan import plan_of, portable
 from infer.plugins.registry import ACTIVE, Registry
-from infer.text.chat import load_template
+from infer.text.chat import ChatTemplate, load_template
 from infer.text.tokenizer import Tokenizer
+from infer_plugin_api.sampling import SamplingParams
 
 log = logging.getLogger(__name__)
 
-_Queue = asyncio.Queue["TokenOutput | EngineError"]
+_Queue = asyncio.Queue[TokenOutput | EngineError]
 
 
 class AsyncEngine:
     """Requests in, deltas out. Made by ``start``; one event loop uses all of it.
 
-    error: why the engine died, or None. stats: of the latest step.
+    error: why the engine died, or None. stats: of the latest step; on_stats is told each.
     """
 
     config: EngineConfig
     files: ModelFiles
     info: EngineInfo
     tokenizer: Tokenizer
+    chat_template: ChatTemplate | None
+    _process: EngineProcess
+    _inputs: InputProcessor
+    _receiver: asyncio.Task[None]
 
     def __init__(self, config: EngineConfig, registry: Registry) -> None:
         self.config = config
@@ -58,6 +61,7 @@ class AsyncEngine:
         self.plugin_versions = {
             record.name: record.version for record in registry.records if record.state == ACTIVE
         }
+        self.on_stats: Callable[[EngineStats], None] | None = None
         self._queues: dict[str, _Queue] = {}
         self._dead = asyncio.Event()
         self._closing = False
@@ -73,9 +77,7 @@ class AsyncEngine:
         engine = cls(config, registry)
         engine._process = EngineProcess(compute_threads(config.cpu_threads), engine._on_exit)
         try:
-            engine.files = await asyncio.to_thread(
-                find_model, config, registry, announce_on_stderr
-            )
+            engine.files = await asyncio.to_thread(find_model, config, registry, announce_on_stderr)
             await engine._process.launch(Launch(config, engine.files, plan))
             engine._load_text()
             engine.info = await engine._ready()
@@ -202,6 +204,8 @@ class AsyncEngine:
                 self._die(message.reason)
             elif isinstance(message, StepOutputs):
                 self.stats = message.stats
+                if self.on_stats is not None:
+                    self.on_stats(message.stats)
                 for output in message.outputs:
                     if queue := self._queues.get(output.request_id):
                         queue.put_nowait(output)

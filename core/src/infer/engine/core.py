@@ -10,10 +10,6 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from infer_plugin_api.events import EngineEvent, RequestEvent
-from infer_plugin_api.execution import Executor, LateInputs, StepPlan, StepResult
-from infer_plugin_api.kv import block_bytes
-
 from infer.config.engine import EngineConfig
 from infer.config.environment import env_flag
 from infer.config.errors import EngineError
@@ -27,6 +23,9 @@ from infer.plugins.registry import Registry
 from infer.scheduling.config import SchedulerConfig, Update
 from infer.scheduling.request import Request
 from infer.scheduling.scheduler import Scheduler
+from infer_plugin_api.events import EngineEvent, RequestEvent
+from infer_plugin_api.execution import Executor, LateInputs, StepPlan, StepResult
+from infer_plugin_api.kv import block_bytes
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +126,7 @@ class EngineCore:
         self.registry.events.close()
 
     def _plan_ahead(self) -> None:
-        """Issue plans until two are in flight; the device computes one while we wait for another."""
+        """Issue plans until two are in flight: one is computed while we wait for the other."""
         while len(self._flight) < _MAX_IN_FLIGHT:
             plan = self.scheduler.schedule()
             if plan is None:
@@ -235,9 +234,7 @@ def _start(
     executor: Executor = registry.load(registry.find("executor", name))(spec, 1)
     try:
         worker = executor.start()
-        size = capacity(
-            resolved, config.max_model_len, worker.block_bytes, worker.available_bytes
-        )
+        size = capacity(resolved, config.max_model_len, worker.block_bytes, worker.available_bytes)
         executor.allocate(size.num_blocks)
     except BaseException:
         executor.shutdown()

@@ -9,13 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from infer_plugin_api.sampling import ParameterError, SamplingParams
-
 from infer.config.engine import EngineConfig
 from infer.engine.messages import EngineRequest
 from infer.modeling.files import ModelFiles
 from infer.plugins.registry import Registry
 from infer.text.tokenizer import Tokenizer
+from infer_plugin_api.sampling import ParameterError, SamplingParams
 
 Prompt = str | Sequence[int] | Mapping[str, Any]
 """Text, token ids, or a mapping with ``prompt`` or ``prompt_token_ids`` and ``cache_salt``."""
@@ -90,9 +89,7 @@ class InputProcessor:
         )
         return Prepared(unique, text, ids, params, children)
 
-    def _parts(
-        self, prompt: Prompt, add_special_tokens: bool
-    ) -> tuple[str | None, list[int], str]:
+    def _parts(self, prompt: Prompt, add_special_tokens: bool) -> tuple[str | None, list[int], str]:
         salt = ""
         if isinstance(prompt, Mapping):
             unknown = sorted(set(prompt) - _PROMPT_KEYS)
@@ -138,7 +135,9 @@ class InputProcessor:
         for name in params.logits_processors:
             if name not in known:
                 names = ", ".join(sorted(known)) or "none"
-                raise ParameterError("logits_processors", f"{name!r} is unknown; installed: {names}")
+                raise ParameterError(
+                    "logits_processors", f"{name!r} is unknown; installed: {names}"
+                )
         if not params.bad_words:
             return params
         return replace(params, bad_words_token_ids=self._bad_words(params.bad_words))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from infer_plugin_api.execution import TokenLogprobs
-from infer_plugin_api.sampling import SamplingParams
-
 from infer.engine.input_processor import Prepared
 from infer.engine.messages import TokenOutput
 from infer.engine.outputs import Delta, TokenLogprob
 from infer.text.detokenizer import IncrementalDetokenizer
 from infer.text.stop import StopStrings
 from infer.text.tokenizer import Tokenizer
+from infer_plugin_api.execution import TokenLogprobs
+from infer_plugin_api.sampling import SamplingParams
 
 
 class AnswerStream:

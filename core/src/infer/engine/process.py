@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 import zmq
-from infer_plugin_api.errors import PluginApiError
 
 from infer.config.engine import EngineConfig
 from infer.config.errors import UserError
@@ -25,6 +24,7 @@ from infer.engine.messages import (
 )
 from infer.modeling.files import ModelFiles
 from infer.plugins.plan import PluginPlan
+from infer_plugin_api.errors import PluginApiError
 
 log = logging.getLogger(__name__)
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 
-from infer_plugin_api.kv import KVGroup, group_layers
-from infer_plugin_api.models import ModelInfo
-from infer_plugin_api.platform import Platform
-
 from infer.config.engine import EngineConfig
 from infer.config.errors import UserError
 from infer.kv_cache.capacity import max_model_len_that_fits
+from infer_plugin_api.kv import KVGroup, group_layers
+from infer_plugin_api.models import ModelInfo
+from infer_plugin_api.platform import Platform
 
 log = logging.getLogger(__name__)
 
@@ -73,9 +72,7 @@ def capacity(
     num_blocks = min(budget // block_bytes, config.max_num_seqs * per_request)
     fits = 0
     if num_blocks >= len(groups):
-        fits = max_model_len_that_fits(
-            groups, num_blocks, config.block_size, config.max_model_len
-        )
+        fits = max_model_len_that_fits(groups, num_blocks, config.block_size, config.max_model_len)
     if fits < _SHORTEST or (asked_len is not None and fits < asked_len):
         raise UserError(
             f"the KV cache of {budget} bytes holds {fits} tokens, but one request may have "

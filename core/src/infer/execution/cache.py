@@ -34,4 +34,5 @@ def allocate_cache(
 def _view(memory: torch.Tensor, spec: KVSpec, num_blocks: int, page_size: int) -> torch.Tensor:
     flat = memory.view(getattr(torch, spec.dtype)).view(2, num_blocks, -1)
     page = page_size * spec.num_kv_heads * spec.head_size
-    return flat[:, :, :page].unflatten(-1, (page_size, spec.num_kv_heads, spec.head_size))
+    shape = (2, num_blocks, page_size, spec.num_kv_heads, spec.head_size)
+    return flat[:, :, :page].view(shape)

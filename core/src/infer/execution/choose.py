@@ -33,9 +33,7 @@ def choose_attention(
     return PhasedAttention(decode, prefill), report
 
 
-def _attention_refusal(
-    context: AttentionContext, phase: str
-) -> Callable[[Registered], str | None]:
+def _attention_refusal(context: AttentionContext, phase: str) -> Callable[[Registered], str | None]:
     spec, platform = context.spec, context.device.type
 
     def refusal(candidate: Registered) -> str | None:

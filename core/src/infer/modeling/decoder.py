@@ -45,11 +45,11 @@ class Decoder:
         self.rms_norm = context.op("rms_norm")
         self.add_rms_norm = context.op("add_rms_norm")
         self.silu_mul = context.op("silu_mul")
-        self.sizes = (
+        self.sizes = [
             spec.num_heads * spec.head_size,
             spec.num_kv_heads * spec.head_size,
             spec.num_kv_heads * spec.head_size,
-        )
+        ]
         names = spec.names
         self.embedding = context.embedding(names.embedding, (spec.vocab_size, spec.hidden_size))
         self.layers = [_load_layer(spec, context, index) for index in range(spec.num_layers)]
@@ -71,13 +71,13 @@ class Decoder:
             x = self.add_rms_norm(x, residual, layer.post_attention_norm, eps)
             x = layer.down(self.silu_mul(layer.gate_up(x)))
             x = self.add_rms_norm(x, residual, next_norm, eps)
-        return x
+        hidden: torch.Tensor = x
+        return hidden
 
     def _attend(self, layer: _Layer, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         head_size = self.spec.head_size
-        query, key, value = (
-            part.unflatten(-1, (-1, head_size)) for part in layer.qkv(x).split(self.sizes, dim=-1)
-        )
+        packed = torch.split(layer.qkv(x), self.sizes, dim=-1)
+        query, key, value = (part.view(len(part), -1, head_size) for part in packed)
         if layer.q_norm is not None and layer.k_norm is not None:
             query = self.rms_norm(query, layer.q_norm, self.spec.norm_eps)
             key = self.rms_norm(key, layer.k_norm, self.spec.norm_eps)
@@ -94,7 +94,7 @@ def _load_layer(spec: DecoderSpec, context: ModelContext, index: int) -> _Layer:
         return tuple(name.format(layer=index) for name in names)
 
     def norm(name: str, size: int) -> torch.Tensor:
-        return context.parameter(*named(name), (size,))
+        return context.parameter(name.format(layer=index), (size,))
 
     names, hidden, inner = spec.names, spec.hidden_size, spec.intermediate_size
     query, key = spec.num_heads * spec.head_size, spec.num_kv_heads * spec.head_size

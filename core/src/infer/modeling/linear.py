@@ -88,9 +88,7 @@ class LinearChooser:
             starts |= {descriptor.min_rows, descriptor.max_rows + 1 if descriptor.max_rows else 1}
         parts: list[_Range] = []
         for low in sorted(start for start in starts if start <= context.max_rows):
-            selection = select(
-                self.registry, "linear", self.wanted, self._refusal(context, low)
-            )
+            selection = select(self.registry, "linear", self.wanted, self._refusal(context, low))
             if not parts or parts[-1].kernel != selection.chosen:
                 parts.append(_Range(low, selection.chosen))
         return tuple(parts)

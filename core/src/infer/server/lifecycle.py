@@ -119,6 +119,7 @@ class Lifecycle:
         state.model_names = self.engine_config.served_model_names or (engine.info.model,)
         state.created = int(time.time())
         state.metrics.describe(engine.info.providers, engine.plugin_versions)
+        engine.on_stats = state.metrics.observe_engine
         state.phase = Phase.RUNNING
         log.info("ready after %.1f s", time.monotonic() - self.began)
         self.announce(url_of(self.listener, self.settings), state.model_names[0])

@@ -49,7 +49,7 @@ def attend_many(
     spec: AttentionSpec,
     out: torch.Tensor,
 ) -> None:
-    """Queries [T, H, D] over keys [L, KVH, D]; mask [T, L], or None for the causal square T == L."""
+    """Queries [T, H, D] over keys [L, KVH, D]; mask [T, L], or None: causal, T == L."""
     tokens, keys = query.shape[0], key.shape[0]
     groups = spec.num_heads // spec.num_kv_heads
     shape = (tokens, spec.num_kv_heads, groups, spec.head_size)
@@ -91,7 +91,9 @@ def attend_products(
         shape = (count, spec.num_kv_heads, groups, spec.head_size)
         rows = (query[low:high].view(shape).permute(1, 2, 0, 3) * spec.scale).flatten(1, 2)
         scores = torch.bmm(rows, keys[:, :, begin:end])
-        _hide(scores.unflatten(1, (groups, count)), start + low, first_key + begin, spec)
+        _hide(
+            scores.view(spec.num_kv_heads, groups, count, -1), start + low, first_key + begin, spec
+        )
         result = torch.bmm(torch.softmax(scores, dim=-1), values[:, begin:end])
         out[low:high].view(shape).copy_(result.view(-1, groups, *shape[::3]).permute(2, 0, 1, 3))
 

@@ -20,12 +20,12 @@ float32; the one for 16 is as quick at 1 row."""
 class OneDNNLinear(LinearKernel):
     """Packed weights read at nearly the memory's speed for one row and are never slower above.
 
-    Rows are computed independently of their number: bfloat16 by itself; float32 because a single
-    row, for which oneDNN sums in another order, is computed as two.
+    Rows are computed independently of their number: a single row, which oneDNN sums in another
+    order in float32 and for long rows, is computed as two.
     """
 
     def supports(self, context: LinearContext) -> str | None:
-        if not torch.backends.mkldnn.is_available():
+        if not torch._C._has_mkldnn:
             return "this torch was built without oneDNN"
         if context.dtype == "bfloat16" and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
             return "this CPU has no bfloat16 instructions (AVX512-BF16 or AMX)"
@@ -42,11 +42,12 @@ class OneDNNLinear(LinearKernel):
         no_scalars: list[float] = []
 
         def linear(x: torch.Tensor) -> torch.Tensor:
-            return pointwise(x, packed, bias, "none", no_scalars, "")
+            y: torch.Tensor = pointwise(x, packed, bias, "none", no_scalars, "")
+            return y
 
         def invariant(x: torch.Tensor) -> torch.Tensor:
             if x.shape[0] == 1:
                 return linear(x.expand(2, -1).contiguous())[:1]
             return linear(x)
 
-        return invariant if context.dtype == "float32" else linear
+        return invariant if context.dtype == "float32" or context.in_features > 1024 else linear

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from infer_plugin_api.platform import Platform
-
 from infer.plugins.registry import Registered, Registry
 from infer.plugins.selection import select
+from infer_plugin_api.platform import Platform
 
 
 def choose_platform(registry: Registry, wanted: str | None) -> tuple[Registered, Platform]:
@@ -18,7 +17,8 @@ def choose_platform(registry: Registry, wanted: str | None) -> tuple[Registered,
 
     def refusal(candidate: Registered) -> str | None:
         made[candidate] = platform = registry.load(candidate)()
-        return platform.unavailable()
+        reason: str | None = platform.unavailable()
+        return reason
 
     chosen = select(registry, "platform", wanted, refusal).chosen
     return chosen, made[chosen]
