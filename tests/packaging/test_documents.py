@@ -18,10 +18,10 @@ from infer.engine.messages import EngineStats
 from infer.telemetry.metrics import Metrics
 from infer_plugin_api.sampling import SamplingParams
 from tools import command_reference, documents, hook_reference
-from tools.workspace import ROOT
+from tools.workspace import ROOT, packages
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-DOCUMENTS += sorted(ROOT.glob("*/README.md")) + sorted(ROOT.glob("*/*/README.md"))
+DOCUMENTS += [package.folder / "README.md" for package in packages()]
 GUIDE = ROOT / "docs" / "plugin-author-guide.md"
 
 every_document = pytest.mark.parametrize(

@@ -118,7 +118,8 @@ def _take(
 
 def _end_with_parent() -> None:
     """stdin is a pipe that the front holds open: its end is the front's end."""
-    sys.stdin.buffer.read()
+    # Not a buffered read: that holds a lock which the interpreter takes when it ends in order.
+    os.read(sys.stdin.fileno(), 1)
     os._exit(1)
 
 
