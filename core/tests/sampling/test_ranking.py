@@ -37,3 +37,8 @@ def test_values_are_left_alone() -> None:
     values = torch.tensor([[1.0, 3.0, 2.0]])
     leading(values, 2)
     assert values.tolist() == [[1.0, 3.0, 2.0]]
+
+
+def test_no_alternatives_are_an_empty_prefix():
+    values, indices = leading(torch.randn(3, 7), 0)
+    assert values.shape == indices.shape == (3, 0)

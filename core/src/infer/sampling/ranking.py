@@ -31,6 +31,8 @@ def leading(values: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tenso
 
 
 def _largest(keys: torch.Tensor, count: int) -> torch.Tensor:
+    if count == 0:
+        return keys[:, :0]
     if keys.device.type != "cpu":
         return keys.topk(count, dim=-1).values
     # numpy's vectorized partition and sort take a tenth of the time of torch's on the CPU.
