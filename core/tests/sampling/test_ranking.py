@@ -39,6 +39,6 @@ def test_values_are_left_alone() -> None:
     assert values.tolist() == [[1.0, 3.0, 2.0]]
 
 
-def test_no_alternatives_are_an_empty_prefix():
+def test_no_alternatives_are_an_empty_prefix() -> None:
     values, indices = leading(torch.randn(3, 7), 0)
     assert values.shape == indices.shape == (3, 0)

@@ -72,6 +72,18 @@ def test_equal_logits_rank_by_id_and_share_the_rank(rows: Harness) -> None:
     assert (output.token_ids.tolist(), entry.rank, entry.top_ids) == ([1], 1, [1, 3, 4])
 
 
+def test_the_chosen_token_alone_can_be_asked_for(rows: Harness) -> None:
+    state = rows(vocab_size=50)
+    state.admit(0, [1], SamplingParams(temperature=0, logprobs=0))
+    logits = random_logits(1)
+    output = state.step(logits, [0])
+    assert output.logprobs is not None
+    entry = output.logprobs.entries()[0]
+    assert entry is not None
+    assert (entry.rank, entry.top_ids, entry.top_logprobs) == (1, [], [])
+    assert entry.logprob == pytest.approx(float(torch.log_softmax(logits[0], 0).max()), abs=1e-5)
+
+
 def test_more_alternatives_than_tokens_gives_all_tokens(rows: Harness) -> None:
     state = rows(vocab_size=4)
     state.admit(0, [1], SamplingParams(temperature=0, logprobs=20))
