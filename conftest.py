@@ -19,6 +19,7 @@ os.environ |= {
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "HF_HUB_OFFLINE": "1",
     "INFER_CACHE_DIR": _CACHE.name,
+    "INFER_CHECK": "1",
     "INFER_OFFLINE": "1",
     "TOKENIZERS_PARALLELISM": "false",
 }

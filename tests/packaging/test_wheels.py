@@ -135,11 +135,12 @@ def test_the_same_plugin_broken_is_reported_and_the_server_starts(
     """Acceptance 6"""
     write_the_guides_files(tmp_path)
     declaration = tmp_path / "src" / "infer_no_repeat" / "__init__.py"
-    declaration.write_text("import no_such_module\n" + declaration.read_text())
+    declaration.write_text(declaration.read_text() + "import no_such_module\n")
     environment.install("--force-reinstall", "--no-deps", tmp_path)
     server = start(alphabet)
     assert server.text(max_tokens=20) == SCRIPT
-    (line,) = (line for line in server.lines if "no_such_module" in line)
-    assert "'no-repeat' (infer-no-repeat 0.1.0)" in line
+    lines = [line for line in server.lines if "no_such_module" in line]
+    assert lines
+    assert all("'no-repeat' (infer-no-repeat 0.1.0)" in line for line in lines)
     assert "Traceback" not in server.output
     assert "no_such_module" in environment.infer("plugins", "show", "no-repeat").stdout

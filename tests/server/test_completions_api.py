@@ -162,10 +162,10 @@ def test_overriding_sampling_defaults_keeps_the_end_of_sequence_ids(
 
 
 def test_a_stop_id_is_the_stop_reason(alphabet: Served) -> None:
-    token = alphabet.complete("G", max_tokens=1).json()
+    token = alphabet.complete("x", max_tokens=1).json()
     assert token["choices"][0]["text"] == "ABC"
     choice = alphabet.complete("x", stop_token_ids=[262]).json()["choices"][0]
-    assert (choice["text"], choice["stop_reason"]) == ("ABCDEF", 262)
+    assert (choice["text"], choice["stop_reason"]) == ("ABCDEFG", 262)
     assert alphabet.complete("x", stop=["HI"]).json()["choices"][0]["stop_reason"] == "HI"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import shutil
 import subprocess
@@ -19,6 +20,8 @@ from infer.engine.messages import FromEngine, FromFront, Shutdown
 from infer.engine.process import Launch, encode_path
 from infer.engine.threads import serving_environment
 
+log = logging.getLogger(__name__)
+
 _SHUTDOWN_SECONDS = 5.0
 
 
@@ -31,6 +34,7 @@ class EngineProcess:
         self._context = zmq.asyncio.Context()
         self._socket = self._context.socket(zmq.PAIR)
         self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.setsockopt(zmq.SNDHWM, 0)
         self._socket.bind(address)
         self._encoder = msgspec.msgpack.Encoder(enc_hook=encode_path)
         self._decoder: msgspec.msgpack.Decoder[FromEngine] = msgspec.msgpack.Decoder(FromEngine)
@@ -42,6 +46,7 @@ class EngineProcess:
         )
         loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
+        self._launched = False
 
         def watch() -> None:
             code = self._process.wait()
@@ -56,18 +61,29 @@ class EngineProcess:
 
     async def launch(self, launch: Launch) -> None:
         """Send what the engine is built from."""
+        self._launched = True
         await self._socket.send(self._encoder.encode(launch))
 
     async def send(self, message: FromFront) -> None:
-        await self._socket.send(self._encoder.encode(message))
+        """Send a message; to an engine that has ended nothing is sent, its death is told apart."""
+        try:
+            await self._socket.send(self._encoder.encode(message), zmq.NOBLOCK)
+        except zmq.Again:
+            log.debug("the engine has gone: %s is not sent", type(message).__name__)
 
     async def receive(self) -> FromEngine:
         return self._decoder.decode(await self._socket.recv())
 
     async def close(self) -> None:
-        """End the process: in order if it listens, by force after five seconds."""
+        """End the process: in order if it listens, by force after five seconds.
+
+        One that was never launched has nothing to put in order.
+        """
         if not self._ended.is_set():
-            await self.send(Shutdown())
+            if self._launched:
+                await self.send(Shutdown())
+            else:
+                self._process.kill()
             try:
                 await asyncio.wait_for(self._ended.wait(), _SHUTDOWN_SECONDS)
             except TimeoutError:

@@ -21,6 +21,7 @@ Prompt = str | Sequence[int] | Mapping[str, Any]
 
 _PROMPT_KEYS = frozenset({"prompt", "prompt_token_ids", "cache_salt"})
 _MASK = (1 << 64) - 1
+_SURELY_QUICK = 100_000
 _GOLDEN = 0x9E3779B97F4A7C15
 
 
@@ -100,8 +101,21 @@ class InputProcessor:
                 raise ParameterError("cache_salt", f"{salt!r} is not a string")
             prompt = prompt.get("prompt_token_ids") or prompt.get("prompt") or ""
         if isinstance(prompt, str):
+            self._check_text(prompt)
             return prompt, self.tokenizer.encode(prompt, add_special_tokens), salt
         return None, list(prompt), salt
+
+    def _check_text(self, text: str) -> None:
+        """Refuse text that is too long in any case, before tokenizing it takes seconds."""
+        if len(text) <= _SURELY_QUICK or len(text) <= self.max_model_len:
+            return
+        least = len(text.encode(errors="replace")) // self.tokenizer.longest_token
+        if least >= self.max_model_len:
+            raise ParameterError(
+                "prompt",
+                f"it has at least {least} tokens; the model takes {self.max_model_len} for prompt "
+                "and answer together",
+            )
 
     def _check_prompt(self, ids: list[int]) -> None:
         if not ids:

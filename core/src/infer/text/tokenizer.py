@@ -79,6 +79,11 @@ class Tokenizer:
         """Return the named special tokens (``bos_token``, …) as text, for chat templates."""
         return {name: text for name in _NAMED if (text := token_content(self.settings.get(name)))}
 
+    @cached_property
+    def longest_token(self) -> int:
+        """Bytes of the longest token: a text can't have fewer tokens than that allows."""
+        return max(len(self.token_bytes(token)) for token in range(self.vocab_size))
+
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         """Return the ids of *text*. Raises ParameterError when it is no valid Unicode."""
         try:
