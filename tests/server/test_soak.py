@@ -16,11 +16,15 @@ from tests.server.running import Served, parse_events, served
 
 WORDS = "one two three four "
 MEGABYTE = 1 << 20
+# A pool of the default size is touched for the first time little by little, which is no leak.
+POOL = ("--kv-cache-memory-bytes", str(16 * MEGABYTE))
+# oneDNN keeps a kernel for every number of rows that it has met; most are met early.
+_WARM_ROUNDS = 2
 
 
 def test_200_streams_with_random_disconnects_leak_nothing(models: Callable[[str], Path]) -> None:
     """Acceptance 7, reduced"""
-    with served(models("loop"), "--max-num-seqs", "32") as server:
+    with served(models("loop"), "--max-num-seqs", "32", *POOL) as server:
         soak(server, rounds=2, streams=200, max_tokens=60)
 
 
@@ -28,7 +32,7 @@ def test_200_streams_with_random_disconnects_leak_nothing(models: Callable[[str]
 @pytest.mark.timeout(1800)
 def test_200_streams_for_many_rounds_leak_nothing(models: Callable[[str], Path]) -> None:
     """Acceptance 7"""
-    with served(models("loop"), "--max-num-seqs", "32") as server:
+    with served(models("loop"), "--max-num-seqs", "32", *POOL) as server:
         soak(server, rounds=30, streams=200, max_tokens=200)
 
 
@@ -36,7 +40,9 @@ def test_200_streams_for_many_rounds_leak_nothing(models: Callable[[str], Path])
 @pytest.mark.timeout(1800)
 def test_200_streams_of_a_real_model_leak_nothing(smollm2_path: Path) -> None:
     """Acceptance 7"""
-    with served(smollm2_path, "--max-num-seqs", "32") as server:
+    with served(
+        smollm2_path, "--max-num-seqs", "32", "--kv-cache-memory-bytes", str(256 * MEGABYTE)
+    ) as server:
         soak(server, rounds=3, streams=200, max_tokens=40, expected=None)
 
 
@@ -45,7 +51,8 @@ def soak(
 ) -> None:
     """Run rounds of concurrent streams and compare the state before and after."""
     random.seed(7)
-    asyncio.run(_round(server, streams, max_tokens, expected))
+    for _ in range(_WARM_ROUNDS):
+        asyncio.run(_round(server, streams, max_tokens, expected))
     idle = server.wait_idle()
     memory = _memory(server)
     for _ in range(rounds):
@@ -56,7 +63,7 @@ def soak(
     assert after["infer_request_failure_total{engine}"] == 0
     assert after["infer_request_failure_total{disconnected}"] > 0
     grown = _memory(server) - memory
-    assert grown < 40 * MEGABYTE, f"{grown / MEGABYTE:.0f} MB more than after the first round"
+    assert grown < 40 * MEGABYTE, f"{grown / MEGABYTE:.0f} MB more than after the warm rounds"
     assert "Traceback" not in server.output
     assert "ERROR" not in server.output
 

@@ -120,6 +120,7 @@ class Lifecycle:
         state.created = int(time.time())
         state.metrics.describe(engine.info.providers, engine.plugin_versions)
         engine.on_stats = state.metrics.observe_engine
+        state.metrics.observe_engine(engine.stats)
         state.phase = Phase.RUNNING
         log.info("ready after %.1f s", time.monotonic() - self.began)
         self.announce(url_of(self.listener, self.settings), state.model_names[0])
