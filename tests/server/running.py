@@ -55,6 +55,15 @@ class Served:
     def output(self) -> str:
         return "\n".join(self.lines)
 
+    def wait_line(self, word: str, seconds: float = 5) -> str:
+        """Return the first line with *word*; it may come a moment after the ready line."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if found := [line for line in self.lines if word in line]:
+                return found[0]
+            time.sleep(0.02)
+        raise AssertionError(f"no line with {word!r}:\n{self.output}")
+
     def wait_ready(self) -> Served:
         """Wait for the line that says so; the server must not end before it."""
         assert self._seen.wait(START_SECONDS), f"not ready in time:\n{self.output}"

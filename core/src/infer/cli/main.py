@@ -18,8 +18,8 @@ from infer_plugin_api.sampling import ParameterError
 
 SUMMARIES = {
     "serve": "answer OpenAI-compatible HTTP requests",
-    "run": "print one answer",
-    "chat": "talk with a model in the terminal",
+    "run": "answer one prompt on stdout",
+    "chat": "talk to a model in the terminal",
     "bench": "measure latency, throughput and start-up",
     "tune": "compile and tune providers for this machine",
     "plugins": "list the plugins and what they provide",
