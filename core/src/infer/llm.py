@@ -13,7 +13,7 @@ from infer.config.errors import EngineError, UserError
 from infer.config.plugins import PluginActivation
 from infer.engine.core import EngineCore
 from infer.engine.input_processor import InputProcessor, Prepared, Prompt
-from infer.engine.messages import EngineInfo
+from infer.engine.messages import EngineInfo, EngineStats
 from infer.engine.output_processor import AnswerStream
 from infer.engine.outputs import CompletionOutput, Delta, RequestOutput
 from infer.engine.progress import progress_on_terminal
@@ -56,6 +56,7 @@ class LLM:
         )
         self._core = EngineCore(config, files, registry, progress_on_terminal())
         self.info: EngineInfo = self._core.info
+        self.stats = EngineStats(kv_blocks_total=self.info.num_blocks)
         self.files = files
         self._inputs = InputProcessor(
             self.tokenizer,
@@ -177,7 +178,9 @@ class LLM:
 
     def _step(self) -> Iterator[tuple[str, Delta]]:
         """Run one step of the engine; yield the deltas with their requests' ids."""
-        for output in self._core.step().outputs:
+        news = self._core.step()
+        self.stats = news.stats
+        for output in news.outputs:
             stream = self._streams.get(output.request_id)
             if stream is None:
                 continue
