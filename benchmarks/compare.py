@@ -30,8 +30,17 @@ def main() -> None:
             done = subprocess.run(
                 command, env=environment, stdout=subprocess.PIPE, text=True, check=True
             )
-            runs.setdefault(name, []).append(json.loads(done.stdout.splitlines()[-1]))
+            runs.setdefault(name, []).append(figures(done.stdout))
+            print(json.dumps(runs[name][-1]), flush=True)
     table(runs)
+
+
+def figures(output: str) -> dict[str, float]:
+    """The JSON object that offline.py printed; engines print lines of their own around it."""
+    found: dict[str, float] = json.loads(
+        next(line for line in reversed(output.splitlines()) if line.startswith("{"))
+    )
+    return found
 
 
 def arguments() -> argparse.Namespace:

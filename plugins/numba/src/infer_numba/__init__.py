@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from infer_plugin_api import AttentionDescriptor, OpDescriptor, PluginInfo, hookimpl
+from infer_plugin_api import (
+    AttentionDescriptor,
+    LinearKernelDescriptor,
+    OpDescriptor,
+    PluginInfo,
+    hookimpl,
+)
 
 infer_plugin = PluginInfo(api_version="1.0")
 
@@ -42,6 +48,19 @@ def infer_attention_backends() -> list[AttentionDescriptor]:
             kv_dtypes=("float32", "bfloat16"),
             sliding_window=True,
             soft_cap=True,
+        )
+    ]
+
+
+@hookimpl
+def infer_linear_kernels() -> list[LinearKernelDescriptor]:
+    kernel = {name: value for name, value in _COMMON.items() if name != "dtypes"}
+    return [
+        LinearKernelDescriptor(
+            **kernel,
+            implementation="infer_numba.linear:NumbaLinear",
+            summary="linear layers compiled for this CPU",
+            activation_dtypes=_COMMON["dtypes"],
         )
     ]
 

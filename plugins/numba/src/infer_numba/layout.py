@@ -23,6 +23,14 @@ CHUNK = 512
 LINE = 64
 """Bytes of a cache line."""
 
+TILE_ROWS = 6
+"""Rows of a matrix product that are kept in registers at once."""
+
+
+def tile_vectors(lanes: int) -> int:
+    """Vectors of columns that are kept in registers at once, for registers of *lanes* floats."""
+    return 4 if lanes == 16 else 2
+
 
 class NormCall(NamedTuple):
     """``rms_norm`` and ``add_rms_norm``; pitches are bytes from row to row."""
@@ -85,6 +93,29 @@ class ArgmaxCall(NamedTuple):
     out: int
     rows: int
     size: int
+
+
+class LinearCall(NamedTuple):
+    """``linear``; pitches are bytes from row to row, x in words of 32 bits.
+
+    weights: *panels* panels of *steps* steps. bias: float32 or 0. scratch: a tile of float32 for
+    each thread. part_rows: rows that a thread computes at once. ahead: how many panels further
+    a thread's next one is.
+    """
+
+    x: int
+    x_pitch: int
+    weights: int
+    bias: int
+    out: int
+    out_pitch: int
+    rows: int
+    steps: int
+    columns: int
+    panels: int
+    scratch: int
+    part_rows: int
+    ahead: int
 
 
 class AttentionCall(NamedTuple):

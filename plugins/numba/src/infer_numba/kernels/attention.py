@@ -40,7 +40,6 @@ from infer_numba.kernels.paging import (
 from infer_numba.kernels.rows import copy_row, store_row, widen_row
 from infer_numba.kernels.tiles import (
     HAS_PAIRS,
-    TILE_ROWS,
     join_pairs,
     make_product,
     make_transpose,
@@ -69,6 +68,7 @@ from infer_numba.layout import (
     KEYS,
     THREAD,
     TICKET,
+    TILE_ROWS,
     AttentionCall,
     Item,
     Plan,

@@ -9,14 +9,14 @@ import llvmlite.binding as llvm
 import numba
 from numba import types
 
-from infer_numba.kernels import activation, argmax, attention, norm, rope
+from infer_numba.kernels import activation, argmax, attention, linear, norm, rope
 from infer_numba.target import Target
 
 
 def kernel_sources() -> dict[str, Callable[..., Any]]:
     """Return every kernel's Python function by its name."""
     found: dict[str, Callable[..., Any]] = {}
-    for module in (norm, activation, rope, argmax, attention):
+    for module in (norm, activation, rope, argmax, linear, attention):
         found.update(module.kernels())
     return found
 

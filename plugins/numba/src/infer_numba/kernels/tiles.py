@@ -31,13 +31,14 @@ from infer_numba.kernels.vector import (
     instruction,
     load,
     outline,
+    prefetch,
     splat_of,
     store,
     vector_constant,
 )
+from infer_numba.layout import TILE_ROWS, tile_vectors
 
-TILE_ROWS = 6
-TILE_VECTORS = 4 if LANES == 16 else 2
+TILE_VECTORS = tile_vectors(LANES)
 
 
 def _multiply_words(builder: ir.IRBuilder, word: Any, vector: Any, total: Any) -> Any:
@@ -54,16 +55,19 @@ def _multiply_floats(builder: ir.IRBuilder, word: Any, vector: Any, total: Any) 
     return call(builder, f"llvm.fmuladd.v{LANES}f32", LLVM_VF, factor, floats, total)
 
 
-def make_tile(rows: int, vectors: int, pairs: bool, rescale: bool) -> Callable[..., Any]:
-    """Make ``tile(a, a_pitch, b, b_pitch, steps, c, c_pitch, scales)``, all int64.
+def make_tile(
+    rows: int, vectors: int, pairs: bool, rescale: bool, prefetches: int = 0
+) -> Callable[..., Any]:
+    """Make ``tile(a, a_pitch, b, b_pitch, steps, c, c_pitch, extra)``, all int64.
 
     Pitches are bytes from row to row (of B: from step to step). With *rescale*, row i of C starts
-    from its present value times the float32 at scales + 4 * i, otherwise from zero. steps >= 1.
+    from its present value times the float32 at extra + 4 * i, otherwise from zero. Without,
+    *prefetches* cache lines from extra + step * b_pitch on are asked for. steps >= 1.
     """
     multiply = _multiply_words if pairs else _multiply_floats
 
     def emit(builder: Any, *arguments: Any) -> None:
-        a, a_pitch, b, b_pitch, steps, c, c_pitch, scales = arguments
+        a, a_pitch, b, b_pitch, steps, c, c_pitch, extra = arguments
         c_rows = [builder.add(c, builder.mul(c_pitch, ir.Constant(I64, i))) for i in range(rows)]
         a_rows = [builder.add(a, builder.mul(a_pitch, ir.Constant(I64, i))) for i in range(rows)]
 
@@ -73,7 +77,7 @@ def make_tile(rows: int, vectors: int, pairs: bool, rescale: bool) -> Callable[.
         start = []
         for row in range(rows):
             if rescale:
-                address = builder.add(scales, ir.Constant(I64, 4 * row))
+                address = builder.add(extra, ir.Constant(I64, 4 * row))
                 factor = splat_of(builder, load(builder, address, F32))
             for vector in range(vectors):
                 zero = ir.Constant(LLVM_VF, None)
@@ -89,11 +93,14 @@ def make_tile(rows: int, vectors: int, pairs: bool, rescale: bool) -> Callable[.
         builder.position_at_end(loop)
         step = builder.phi(I64)
         totals = [builder.phi(LLVM_VF) for _ in start]
-        b_row = builder.add(b, builder.mul(step, b_pitch))
+        shift = builder.mul(step, b_pitch)
+        b_row = builder.add(b, shift)
         columns = [
             load(builder, builder.add(b_row, ir.Constant(I64, BYTES * vector)), LLVM_VI)
             for vector in range(vectors)
         ]
+        for line in range(prefetches):
+            prefetch(builder, builder.add(builder.add(extra, shift), ir.Constant(I64, 64 * line)))
         offset = builder.shl(step, ir.Constant(I64, 2))
         sums = []
         for row in range(rows):
@@ -198,6 +205,37 @@ def make_product(pairs: bool, rescale: bool) -> Any:
             shift = column * BYTES
             narrow(a, a_pitch, b + shift, b_pitch, steps, c + shift, c_pitch, scales, rows)
             column += 1
+
+    return product
+
+
+def make_rows_product(pairs: bool, prefetches: int) -> Any:
+    """Make ``product(a, a_pitch, b, steps, c, ahead, rows)`` for one panel of B.
+
+    B and C have TILE_VECTORS vectors of columns, rows directly after each other; rows is
+    1 ... TILE_ROWS. At every step *prefetches* cache lines are asked for, beginning at
+    ahead + step * TILE_VECTORS * BYTES.
+    """
+    t1, t2, t3, t4, t5, t6 = (
+        make_tile(rows, TILE_VECTORS, pairs, rescale=False, prefetches=prefetches)
+        for rows in range(1, TILE_ROWS + 1)
+    )
+    pitch = TILE_VECTORS * BYTES
+
+    @outline
+    def product(a: int, a_pitch: int, b: int, steps: int, c: int, ahead: int, rows: int) -> None:
+        if rows == 6:
+            t6(a, a_pitch, b, pitch, steps, c, pitch, ahead)
+        elif rows == 5:
+            t5(a, a_pitch, b, pitch, steps, c, pitch, ahead)
+        elif rows == 4:
+            t4(a, a_pitch, b, pitch, steps, c, pitch, ahead)
+        elif rows == 3:
+            t3(a, a_pitch, b, pitch, steps, c, pitch, ahead)
+        elif rows == 2:
+            t2(a, a_pitch, b, pitch, steps, c, pitch, ahead)
+        else:
+            t1(a, a_pitch, b, pitch, steps, c, pitch, ahead)
 
     return product
 
