@@ -20,7 +20,7 @@ DTYPES = ("float32", "bfloat16")
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-    return functional.rms_norm(x, (x.shape[-1],), weight, eps)
+    return functional.rms_norm(x, (x.shape[-1],), weight.to(x.dtype), eps).to(weight.dtype)
 
 
 def add_rms_norm(
@@ -34,6 +34,13 @@ def add_rms_norm_of_a_copy(
     x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float
 ) -> torch.Tensor:
     return rms_norm(residual + x, weight, eps)
+
+
+def add_rms_norm_rounded(
+    x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float
+) -> torch.Tensor:
+    residual.copy_((residual + x).to(x.dtype))
+    return rms_norm(residual, weight, eps)
 
 
 def silu_mul(gate_up: torch.Tensor) -> torch.Tensor:
@@ -96,7 +103,9 @@ WRONG: list[tuple[str, Callable[..., Any]]] = [
     ("rms_norm", lambda x, weight, eps: rms_norm(x, weight, 1e-2)),
     ("rms_norm", lambda x, weight, eps: rms_norm(x, weight + 0.05, eps)),
     ("rms_norm", lambda x, weight, eps: rms_norm(x, weight, eps).double()),
+    ("rms_norm", lambda x, weight, eps: rms_norm(x, weight, eps).to(x.dtype)),
     ("add_rms_norm", add_rms_norm_of_a_copy),
+    ("add_rms_norm", add_rms_norm_rounded),
     ("silu_mul", silu_mul_swapped),
     (
         "silu_mul",

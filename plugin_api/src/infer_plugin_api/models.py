@@ -109,10 +109,14 @@ class ModelInfo:
 class Model(Protocol):
     """A built model on its device, weights loaded."""
 
-    def forward(self, input_ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """Return hidden states [T, hidden] of a flat batch: input_ids, positions int64 [T].
+    def forward(
+        self, input_ids: torch.Tensor, positions: torch.Tensor, wanted: torch.Tensor
+    ) -> torch.Tensor:
+        """Return hidden states [S, hidden] of the *wanted* tokens of a flat batch.
 
-        Attention layers know the step's requests; see :meth:`ModelContext.attention`.
+        input_ids, positions: int64 [T]. wanted: int64 [S], ascending indices of the tokens whose
+        hidden states are needed; S may be 0, and S = T means all of them. Attention layers know
+        the step's requests; see :meth:`ModelContext.attention`.
         """
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 class RmsNorm(Protocol):
     """``rms_norm``: y = x / sqrt(mean(x^2) + eps) * weight over the last dimension.
 
-    x: [..., size]; the mean is taken in float32. Returns a tensor of x's shape and dtype.
+    x: [..., size] of the weight's dtype or float32; the mean is taken in float32. Returns a tensor
+    of x's shape and the weight's dtype.
     """
 
     def __call__(self, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor: ...
@@ -25,7 +26,9 @@ class RmsNorm(Protocol):
 class AddRmsNorm(Protocol):
     """``add_rms_norm``: residual += x in place, then RMS norm of residual.
 
-    x, residual: [T, size] of one dtype. Returns the normed tensor [T, size].
+    x: [T, size] of the weight's dtype. residual: [T, size] of the same dtype, or of float32: sums
+    are then kept in full and only the result is rounded. Returns the normed tensor [T, size] in
+    the weight's dtype.
     """
 
     def __call__(

@@ -61,9 +61,8 @@ class ModelRunner:
             self.sampling.admit(admission)
         inputs = build_inputs(plan, self.rows, self.page_size)
         self.step.begin(inputs.batches)
-        hidden = self.model.forward(inputs.input_ids, inputs.positions)
-        wanted = hidden.index_select(0, inputs.sampled) if inputs.slots else hidden[:0]
-        self._forwarded.append(_Forwarded(plan, inputs, wanted, began))
+        hidden = self.model.forward(inputs.input_ids, inputs.positions, inputs.sampled)
+        self._forwarded.append(_Forwarded(plan, inputs, hidden, began))
 
     @torch.inference_mode()
     def sample(self, late: LateInputs) -> Callable[[], StepResult]:

@@ -36,6 +36,9 @@ class _Layer:
 class Decoder:
     """A pre-norm transformer decoder: attention and gated MLP with residuals.
 
+    Residuals are summed in float32 whatever the dtype of activations. What follows the last
+    attention is computed for the wanted tokens only.
+
     Implements :class:`infer_plugin_api.models.Model`.
     """
 
@@ -61,14 +64,18 @@ class Decoder:
                 (names.lm_head,), spec.hidden_size, spec.vocab_size, bias=False
             )
 
-    def forward(self, input_ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    def forward(
+        self, input_ids: torch.Tensor, positions: torch.Tensor, wanted: torch.Tensor
+    ) -> torch.Tensor:
         eps = self.spec.norm_eps
-        residual = functional.embedding(input_ids, self.embedding).to(self.dtype)
+        residual = functional.embedding(input_ids, self.embedding).float()
         x = self.rms_norm(residual, self.layers[0].input_norm, eps)
         following = [layer.input_norm for layer in self.layers[1:]] + [self.final_norm]
         for layer, next_norm in zip(self.layers, following, strict=True):
             x = self._attend(layer, x, positions)
-            x = self.add_rms_norm(x, residual, layer.post_attention_norm, eps)
+            if layer is self.layers[-1] and len(wanted) < len(x):
+                x, residual = x.index_select(0, wanted), residual.index_select(0, wanted)
+            x = self.add_rms_norm(layer.output(x), residual, layer.post_attention_norm, eps)
             x = layer.down(self.silu_mul(layer.gate_up(x)))
             x = self.add_rms_norm(x, residual, next_norm, eps)
         hidden: torch.Tensor = x
@@ -81,7 +88,7 @@ class Decoder:
         if layer.q_norm is not None and layer.k_norm is not None:
             query = self.rms_norm(query, layer.q_norm, self.spec.norm_eps)
             key = self.rms_norm(key, layer.k_norm, self.spec.norm_eps)
-        return layer.output(layer.attention(query, key, value, positions))
+        return layer.attention(query, key, value, positions)
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         logits = self.lm_head(hidden).float()

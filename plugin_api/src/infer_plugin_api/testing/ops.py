@@ -56,6 +56,14 @@ class RmsNormConformance(OpConformance):
         reference = functional.rms_norm(x, (size,), weight, _EPS)
         assert_accurate(out, _rms_norm(x, weight), reference, "rms_norm")
 
+    def test_float32_is_normed_into_the_dtype_of_the_weight(self, dtype: str) -> None:
+        x = _random(33, 100, dtype=torch.float32)
+        weight = _random(100, dtype=self.dtype(dtype), seed=1)
+        out = self.make()(x, weight, _EPS)
+        assert out.dtype == weight.dtype
+        expected = _rms_norm(x, weight)
+        assert_accurate(out, expected, expected.to(weight.dtype), "rms_norm of float32")
+
     def test_heads_of_a_packed_projection_are_normed(self, dtype: str) -> None:
         heads = _random(5, 9, 64, dtype=self.dtype(dtype))[:, 2:6]
         weight = _random(64, dtype=heads.dtype, seed=1)
@@ -75,6 +83,19 @@ class RmsNormConformance(OpConformance):
 @pytest.mark.parametrize("dtype", _DTYPES)
 class AddRmsNormConformance(OpConformance):
     """``add_rms_norm``."""
+
+    @pytest.mark.parametrize("rows", _ROWS)
+    @pytest.mark.parametrize("size", [1, 7, 100, 576, 4096])
+    def test_float32_residual_is_summed_in_full(self, rows: int, size: int, dtype: str) -> None:
+        x = _random(rows, size, dtype=self.dtype(dtype))
+        residual = _random(rows, size, dtype=torch.float32, seed=1)
+        weight = _random(size, dtype=x.dtype, seed=2)
+        total = residual + x
+        out = self.make()(x, residual, weight, _EPS)
+        assert out.dtype == x.dtype
+        assert torch.equal(residual, total)
+        expected = _rms_norm(total, weight)
+        assert_accurate(out, expected, expected.to(x.dtype), "add_rms_norm")
 
     @pytest.mark.parametrize("rows", _ROWS)
     @pytest.mark.parametrize("size", [1, 7, 100, 576, 4096])

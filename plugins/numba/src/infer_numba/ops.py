@@ -21,6 +21,14 @@ _MOVED = 4 * 1024 * 1024
 _NAMES = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
 
 
+_SUMS = (
+    (torch.float32, torch.float32),
+    (torch.bfloat16, torch.bfloat16),
+    (torch.float32, torch.bfloat16),
+)
+"""Dtypes of sums and results that norms are compiled for."""
+
+
 class _Kernels(dict[object, Kernel]):
     """An op's kernels by dtype."""
 
@@ -32,7 +40,7 @@ class _Kernels(dict[object, Kernel]):
             self[key if len(key) > 1 else key[0]] = library().kernel(name, threads)
 
     def __missing__(self, key: object) -> Kernel:
-        raise UnsupportedError(f"numba {self.op} computes float32 and bfloat16, not {key}")
+        raise UnsupportedError(f"numba {self.op} is not compiled for {key}")
 
 
 def _singles(op: str) -> _Kernels:
@@ -50,28 +58,27 @@ class RmsNorm:
     """``rms_norm``."""
 
     def __init__(self) -> None:
-        self._kernels = _singles("rms_norm")
+        self._kernels = _Kernels("rms_norm", _SUMS)
         self._pack = packer("q" * 9 + "d")
 
     def __call__(self, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-        kernel = self._kernels[x.dtype]
+        kernel = self._kernels[x.dtype, weight.dtype]
         if not x.is_contiguous():
             x = x.contiguous()
-        if weight.dtype != x.dtype or not weight.is_contiguous():
-            weight = weight.to(x.dtype).contiguous()
-        out = torch.empty_like(x)
+        if not weight.is_contiguous():
+            weight = weight.contiguous()
+        out = torch.empty_like(x, dtype=weight.dtype)
         elements, columns, size = x.numel(), x.shape[-1], x.element_size()
-        pitch = columns * size
         arguments = self._pack(
             0,
             0,
             x.data_ptr(),
-            pitch,
+            columns * size,
             0,
             0,
             weight.data_ptr(),
             out.data_ptr(),
-            pitch,
+            columns * out.element_size(),
             elements // columns if columns else 0,
             columns,
             eps,
@@ -84,24 +91,24 @@ class AddRmsNorm:
     """``add_rms_norm``."""
 
     def __init__(self) -> None:
-        self._kernels = _singles("add_rms_norm")
+        self._kernels = _Kernels("add_rms_norm", _SUMS)
         self._pack = packer("q" * 9 + "d")
 
     def __call__(
         self, x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float
     ) -> torch.Tensor:
-        kernel = self._kernels[x.dtype]
+        kernel = self._kernels[residual.dtype, x.dtype]
         rows, columns = x.shape
-        size = x.element_size()
+        size, residual_size = x.element_size(), residual.element_size()
         x_pitch, x_step = x.stride()
         residual_pitch, residual_step = residual.stride()
-        if x_step != 1 or residual_step != 1 or residual.dtype != x.dtype:
+        if x_step != 1 or residual_step != 1 or weight.dtype != x.dtype:
             raise UnsupportedError(
-                "numba add_rms_norm takes x and residual of one dtype with contiguous rows, not "
-                f"{x.dtype} with strides {x.stride()} and {residual.dtype} {residual.stride()}"
+                "numba add_rms_norm takes contiguous rows and a weight of x's dtype, not strides "
+                f"{x.stride()} and {residual.stride()} and {weight.dtype} for {x.dtype}"
             )
-        if weight.dtype != x.dtype or not weight.is_contiguous():
-            weight = weight.to(x.dtype).contiguous()
+        if not weight.is_contiguous():
+            weight = weight.contiguous()
         out = torch.empty_like(x, memory_format=torch.contiguous_format)
         arguments = self._pack(
             0,
@@ -109,7 +116,7 @@ class AddRmsNorm:
             x.data_ptr(),
             x_pitch * size,
             residual.data_ptr(),
-            residual_pitch * size,
+            residual_pitch * residual_size,
             weight.data_ptr(),
             out.data_ptr(),
             columns * size,
@@ -117,7 +124,8 @@ class AddRmsNorm:
             columns,
             eps,
         )
-        _run(kernel, 4 * rows * columns * size > _MOVED, arguments)
+        moved = 2 * rows * columns * (size + residual_size)
+        _run(kernel, moved > _MOVED, arguments)
         return out
 
 

@@ -10,17 +10,23 @@ class RmsNorm:
     """``rms_norm`` (Zhang and Sennrich, 2019)."""
 
     def __call__(self, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-        return functional.rms_norm(x, (x.shape[-1],), weight, eps)
+        size = (x.shape[-1],)
+        if x.dtype == weight.dtype:
+            return functional.rms_norm(x, size, weight, eps)
+        return functional.rms_norm(x, size, weight.to(x.dtype), eps).to(weight.dtype)
 
 
 class AddRmsNorm:
     """``add_rms_norm``."""
 
+    def __init__(self) -> None:
+        self._norm = RmsNorm()
+
     def __call__(
         self, x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float
     ) -> torch.Tensor:
         residual += x
-        return functional.rms_norm(residual, (residual.shape[-1],), weight, eps)
+        return self._norm(residual, weight, eps)
 
 
 class SiluMul:

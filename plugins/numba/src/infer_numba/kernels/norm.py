@@ -19,21 +19,27 @@ ROWS = 16
 read_call = field_reader(NormCall)
 
 
-def make_norm(element: Element, add: bool) -> Any:
-    size, vload, vstore = element.size, element.vload, element.vstore
-    load, store = element.load, element.store
+def make_norm(element: Element, summed: Element, add: bool) -> Any:
+    """Make the kernel for weights and results of *element*, sums (or, without *add*, x) *summed*.
+
+    What is added to the sums is of the results' dtype.
+    """
+    out_size, out_vload, out_vstore = element.size, element.vload, element.vstore
+    out_load, out_store = element.load, element.store
+    size, vload, vstore = summed.size, summed.vload, summed.vstore
+    load, store = summed.load, summed.store
 
     @inline
     def add_row(x: int, residual: int, count: int) -> None:
-        """residual += x, rounded to the dtype."""
+        """residual += x, rounded to the residual's dtype."""
         index = 0
         while index + LANES <= count:
             place = residual + size * index
-            vstore(place, vload(place) + vload(x + size * index))
+            vstore(place, vload(place) + out_vload(x + out_size * index))
             index += LANES
         while index < count:
             place = residual + size * index
-            store(place, load(place) + load(x + size * index))
+            store(place, load(place) + out_load(x + out_size * index))
             index += 1
 
     @inline
@@ -63,11 +69,12 @@ def make_norm(element: Element, add: bool) -> Any:
     def scale_row(x: int, weight: int, out: int, count: int, factor: float) -> None:
         index = 0
         while index + LANES <= count:
-            value = vload(x + size * index) * splat(factor) * vload(weight + size * index)
-            vstore(out + size * index, value)
+            scaled = vload(x + size * index) * splat(factor)
+            out_vstore(out + out_size * index, scaled * out_vload(weight + out_size * index))
             index += LANES
         while index < count:
-            store(out + size * index, load(x + size * index) * factor * load(weight + size * index))
+            single = load(x + size * index) * factor
+            out_store(out + out_size * index, single * out_load(weight + out_size * index))
             index += 1
 
     def norm(args: int) -> None:
@@ -92,6 +99,8 @@ def make_norm(element: Element, add: bool) -> Any:
 def kernels() -> dict[str, Any]:
     found = {}
     for dtype, element in ELEMENTS.items():
-        found[f"rms_norm_{dtype}"] = make_norm(element, add=False)
-        found[f"add_rms_norm_{dtype}"] = make_norm(element, add=True)
+        for summed in dict.fromkeys((dtype, "float32")):
+            names = f"{summed}_{dtype}"
+            found[f"rms_norm_{names}"] = make_norm(element, ELEMENTS[summed], add=False)
+            found[f"add_rms_norm_{names}"] = make_norm(element, ELEMENTS[summed], add=True)
     return found
