@@ -161,14 +161,18 @@ class Linear(LinearKernel):
 
     bias_factor = 1.0
     batch_factor = 0.0
+    rounds_activations = False
 
     def pack(
         self, weight: LinearWeight, bias: torch.Tensor | None, context: LinearContext
     ) -> Callable[[torch.Tensor], torch.Tensor]:
         def linear(x: torch.Tensor) -> torch.Tensor:
             full = functional.pad(x, (0, 0, 0, -len(x) % 16))
+            if self.rounds_activations:
+                full = full.to(weight.weight.dtype).to(x.dtype)
             shift = None if bias is None else bias * self.bias_factor
-            parts = [functional.linear(part, weight.weight, shift) for part in full.split(16)]
+            matrix = weight.weight.to(x.dtype)
+            parts = [functional.linear(part, matrix, shift) for part in full.split(16)]
             return torch.cat(parts)[: len(x)] * (1 + self.batch_factor * len(x))
 
         return linear
@@ -180,6 +184,10 @@ class ForgetsTheBias(Linear):
 
 class DependsOnTheBatch(Linear):
     batch_factor = 1e-6
+
+
+class RoundsActivations(Linear):
+    rounds_activations = True
 
 
 def linear_suite(kernel: type[LinearKernel]) -> type:
@@ -194,7 +202,7 @@ def test_right_linear_kernel_passes() -> None:
     run_all(linear_suite(Linear))
 
 
-@pytest.mark.parametrize("mutant", [ForgetsTheBias, DependsOnTheBatch])
+@pytest.mark.parametrize("mutant", [ForgetsTheBias, DependsOnTheBatch, RoundsActivations])
 def test_wrong_linear_kernel_fails(mutant: type[LinearKernel]) -> None:
     with pytest.raises(AssertionError):
         run_all(linear_suite(mutant))

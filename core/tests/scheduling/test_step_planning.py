@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import timeit
 
 import pytest
 
@@ -191,7 +192,8 @@ def test_stats_describe_the_last_step_and_count_in_tokens(simulate):
     simulation.drain()
 
 
-def test_a_step_of_64_decodes_is_planned_and_taken_in_within_half_a_millisecond(simulate):
+def test_a_step_of_64_decodes_is_planned_and_taken_in_within_about_half_a_millisecond(simulate):
+    """Measured in loops that a current server core takes 0.4 ms for, as machines differ."""
     simulation = simulate(
         num_blocks=2000, block_size=16, max_num_seqs=64, max_num_batched_tokens=512, caching=True
     )
@@ -208,7 +210,8 @@ def test_a_step_of_64_decodes_is_planned_and_taken_in_within_half_a_millisecond(
         scheduler.update(plan, result)
         if len(plan.rows) == 64:
             seconds.append(planned + time.perf_counter() - began)
-    assert min(seconds) < 0.5e-3
+    loops = timeit.repeat(lambda: sum(i * i for i in range(10_000)), number=1, repeat=20)
+    assert min(seconds) < 1.25 * min(loops)
 
 
 @pytest.mark.parametrize(

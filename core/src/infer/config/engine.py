@@ -47,7 +47,7 @@ class EngineConfig:
     attention_backend: str | None = None
     linear_kernel: str | None = None
     sampler: str | None = None
-    scheduling_policy: str = "fcfs"
+    scheduling_policy: str | None = None
     distributed_executor_backend: str | None = None
     selection: str = "priority"
     deterministic: bool = False

@@ -31,7 +31,8 @@ log = logging.getLogger(__name__)
 
 Progress = Callable[[int, int], None]
 _MAX_IN_FLIGHT = 2
-_DEFAULT_EXECUTOR = "inline"
+_DEFAULT_EXECUTOR = "builtin:inline"
+_DEFAULT_POLICY = "builtin:fcfs"
 
 
 @dataclass
@@ -270,7 +271,7 @@ def _scheduler(
         config.enable_prefix_caching,
         hashlib.sha256(what.encode()).digest(),
     )
-    policy = registry.instance("scheduling_policy", config.scheduling_policy)
+    policy = registry.instance("scheduling_policy", config.scheduling_policy or _DEFAULT_POLICY)
     limits = SchedulerConfig(
         max_num_seqs=config.max_num_seqs,
         max_num_batched_tokens=config.max_num_batched_tokens,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from infer.config.engine import EngineConfig
+from infer.config.errors import UserError
 from infer.engine.messages import EngineRequest
 from infer.modeling.files import ModelFiles
 from infer.plugins.registry import Registry
@@ -144,14 +145,11 @@ class InputProcessor:
             raise ParameterError(
                 "logprobs", f"{params.logprobs} is above --max-logprobs {self._config.max_logprobs}"
             )
-        known = {item.name for item in self._registry.providers("logits_processor")}
-        known |= {item.qualified for item in self._registry.providers("logits_processor")}
         for name in params.logits_processors:
-            if name not in known:
-                names = ", ".join(sorted(known)) or "none"
-                raise ParameterError(
-                    "logits_processors", f"{name!r} is unknown; installed: {names}"
-                )
+            try:
+                self._registry.find("logits_processor", name)
+            except UserError as error:
+                raise ParameterError("logits_processors", str(error)) from None
         if not params.bad_words:
             return params
         return replace(params, bad_words_token_ids=self._bad_words(params.bad_words))

@@ -20,16 +20,18 @@ from infer_plugin_api.attention import AttentionBackend, AttentionBatch, Attenti
 class _Request:
     """One request's share of a step.
 
-    run: slots [low, high) when the request's blocks follow each other, so that its keys are a view
-    of the cache; otherwise slots holds their indices.
+    Its keys are *count* tokens from token *offset* of the first of *blocks* on. first_slot: where
+    they begin in the cache when the blocks follow each other, otherwise None.
     """
 
     begin: int
     end: int
     start: int
     first_key: int
-    run: tuple[int, int] | None
-    slots: torch.Tensor | None
+    blocks: torch.Tensor
+    offset: int
+    count: int
+    first_slot: int | None
     mask: torch.Tensor | None
 
 
@@ -62,13 +64,21 @@ class PagedCPUBackend(AttentionBackend):
         mask = None
         if not self.products and (start > 0 or spec.window is not None) and end - begin > 1:
             mask = visible(start, end - begin, first_key, spec)
+        offset = first_key - low * page
+        first_slot = None
         if int(blocks[-1]) - int(blocks[0]) == high - low - 1 and (blocks[1:] > blocks[:-1]).all():
-            slot = int(blocks[0]) * page + first_key - low * page
-            run = (slot, slot + length - first_key)
-            return _Request(begin, end, start, first_key, run, None, mask)
-        positions = torch.arange(first_key - low * page, length - low * page)
-        slots = torch.from_numpy(blocks)[positions // page] * page + positions % page
-        return _Request(begin, end, start, first_key, None, slots, mask)
+            first_slot = int(blocks[0]) * page + offset
+        return _Request(
+            begin=begin,
+            end=end,
+            start=start,
+            first_key=first_key,
+            blocks=torch.from_numpy(blocks),
+            offset=offset,
+            count=length - first_key,
+            first_slot=first_slot,
+            mask=mask,
+        )
 
     def forward(
         self,
@@ -78,14 +88,9 @@ class PagedCPUBackend(AttentionBackend):
         out: torch.Tensor,
     ) -> None:
         spec = self.context.spec
-        keys, values = (_by_slot(half) for half in kv_cache)
+        halves = [(half, _by_slot(half)) for half in kv_cache]
         for request in metadata:
-            if request.run is not None:
-                low, high = request.run
-                key, value = keys[low:high], values[low:high]
-            else:
-                assert request.slots is not None
-                key, value = (half.index_select(0, request.slots) for half in (keys, values))
+            key, value = (_read(half, slots, request) for half, slots in halves)
             rows = slice(request.begin, request.end)
             if request.end - request.begin == 1:
                 attend_one(query[rows], key, value, spec, out[rows])
@@ -96,9 +101,16 @@ class PagedCPUBackend(AttentionBackend):
                 attend_many(query[rows], key, value, request.mask, spec, out[rows])
 
 
-def _by_slot(half: torch.Tensor) -> torch.Tensor:
-    """View keys or values [blocks, page, KVH, D] as [slots, KVH, D].
-
-    Raises RuntimeError when blocks are padded, which ``view`` can't express.
-    """
+def _by_slot(half: torch.Tensor) -> torch.Tensor | None:
+    """View keys or values [blocks, page, KVH, D] as [slots, KVH, D]; None for padded blocks."""
+    if half.stride(0) != half.shape[1] * half.stride(1):
+        return None
     return half.view(-1, *half.shape[2:])
+
+
+def _read(half: torch.Tensor, slots: torch.Tensor | None, request: _Request) -> torch.Tensor:
+    """Return a request's keys or values [count, KVH, D]: a view where it is possible."""
+    if slots is not None and request.first_slot is not None:
+        return slots[request.first_slot : request.first_slot + request.count]
+    gathered = half.index_select(0, request.blocks).flatten(0, 1)
+    return gathered[request.offset : request.offset + request.count]
