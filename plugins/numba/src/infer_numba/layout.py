@@ -96,11 +96,11 @@ class ArgmaxCall(NamedTuple):
 
 
 class LinearCall(NamedTuple):
-    """``linear``; pitches are bytes from row to row, x in words of 32 bits.
+    """``linear_X_W`` for x of dtype X and weights of dtype W; pitches are bytes from row to row.
 
-    weights: *panels* panels of *steps* steps. bias: float32 or 0. scratch: a tile of float32 for
-    each thread. part_rows: rows that a thread computes at once. ahead: how many panels further
-    a thread's next one is.
+    weights: *panels* panels of *steps* words a column. bias: float32 or 0. scratch: for each thread
+    *scratch_pitch* bytes, for a tile of float32 and a panel that is widened. part_rows: rows that
+    a thread computes at once. ahead: how many panels further a thread's next one is.
     """
 
     x: int
@@ -114,6 +114,7 @@ class LinearCall(NamedTuple):
     columns: int
     panels: int
     scratch: int
+    scratch_pitch: int
     part_rows: int
     ahead: int
 

@@ -25,41 +25,76 @@ _PARTS_PER_THREAD = 8
 class NumbaLinear(LinearKernel):
     """Weights packed in panels; rows are computed the same way whatever their number.
 
-    float32 everywhere, bfloat16 where the processor multiplies pairs of it.
+    float32 everywhere, over weights of float32 or bfloat16; bfloat16 where the processor multiplies
+    pairs of it.
     """
 
+    def __init__(self) -> None:
+        self._scratch = _Scratch()
+
     def supports(self, context: LinearContext) -> str | None:
-        if f"linear_{context.dtype}" not in library().names:
+        weights = _weight_dtype(context)
+        if f"linear_{context.dtype}_{weights}" not in library().names:
             return f"this CPU has no instructions for products of {context.dtype} (AVX512-BF16)"
-        if context.dtype == "bfloat16" and context.in_features % 2:
+        if weights == "bfloat16" and context.in_features % 2:
             return f"pairs of bfloat16 need an even number of inputs, not {context.in_features}"
         return None
 
     def pack(
         self, weight: LinearWeight, bias: torch.Tensor | None, context: LinearContext
     ) -> LinearFn:
-        return _Linear(weight.weight.to(getattr(torch, context.dtype)), bias)
+        weights = _weight_dtype(context)
+        kernel = f"linear_{context.dtype}_{weights}"
+        matrix = weight.weight.to(getattr(torch, weights))
+        return _Linear(kernel, matrix, bias, self._scratch)
+
+
+def _weight_dtype(context: LinearContext) -> str:
+    """What weights are kept as: bfloat16 under float32 stays narrow if its pairs come out even."""
+    pairs = context.weight_dtype == "bfloat16" and context.in_features % 2 == 0
+    return "bfloat16" if context.dtype == "float32" and pairs else context.dtype
+
+
+class _Scratch:
+    """Memory that all layers use in turn, as large as the largest of them needs."""
+
+    def __init__(self) -> None:
+        self.address = 0
+        self._memory = torch.empty(0)
+
+    def reserve(self, floats: int) -> None:
+        if self._memory.numel() < floats + LINE:
+            self._memory = torch.empty(floats + LINE)
+            self.address = -(-self._memory.data_ptr() // LINE) * LINE
 
 
 class _Linear:
     """One layer."""
 
-    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
+    def __init__(
+        self,
+        kernel: str,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        scratch: _Scratch,
+    ) -> None:
         kernels, threads = library(), torch.get_num_threads()
-        name = str(weight.dtype).removeprefix("torch.")
-        self._kernel = kernels.kernel(f"linear_{name}", threads)
-        self._pack = packer("q" * 13)
-        self._size = weight.element_size()
+        self._kernel = kernels.kernel(kernel, threads)
+        self._pack = packer("q" * 14)
+        self._size = 2 if kernel.startswith("linear_bfloat16") else 4
         panel = kernels.lanes * tile_vectors(kernels.lanes)
         self._columns, inputs = weight.shape
-        self._steps = inputs * self._size // 4
-        self._weights = _packed(weight, panel, 4 // self._size)
+        per_word = 4 // weight.element_size()
+        self._steps = inputs // per_word
+        self._weights = _packed(weight, panel, per_word)
         self._panels = len(self._weights)
         missing = self._panels * panel - self._columns
         self._bias = None if bias is None else functional.pad(bias.float(), (0, missing))
         self._bias_address = 0 if self._bias is None else self._bias.data_ptr()
-        self._scratch = torch.zeros(self._kernel.threads * TILE_ROWS * panel + LINE)
-        self._tiles = -(-self._scratch.data_ptr() // LINE) * LINE
+        widened = self._size != weight.element_size()
+        self._thread_floats = panel * (TILE_ROWS + (inputs if widened else 0))
+        self._scratch = scratch
+        scratch.reserve(self._kernel.threads * self._thread_floats)
         self._wanted = _PARTS_PER_THREAD * self._kernel.threads
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
@@ -84,7 +119,8 @@ class _Linear:
             self._steps,
             self._columns,
             self._panels,
-            self._tiles,
+            self._scratch.address,
+            4 * self._thread_floats,
             part_rows,
             1 if rows > part_rows else self._kernel.threads,
         )

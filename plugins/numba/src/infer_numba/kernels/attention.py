@@ -39,7 +39,9 @@ from infer_numba.kernels.paging import (
 )
 from infer_numba.kernels.rows import copy_row, store_row, widen_row
 from infer_numba.kernels.tiles import (
+    FLOATS,
     HAS_PAIRS,
+    PAIRS,
     join_pairs,
     make_product,
     make_transpose,
@@ -146,8 +148,9 @@ def save_part(rows: int, pitch: int, part: int, areas: Scratch) -> None:
 
 def make_attention(pairs: bool) -> Any:
     """Make the kernel; with *pairs* for bfloat16 queries and cache, multiplied as pairs."""
-    product_scores = make_product(pairs, rescale=False)
-    product_output = make_product(pairs, rescale=True)
+    words = PAIRS if pairs else FLOATS
+    product_scores = make_product(words, rescale=False)
+    product_output = make_product(words, rescale=True)
     key_elements = 2 * LANES if pairs else LANES
     pair_steps = 2 if pairs else 1
     weight_pitch = SCORE_PITCH // pair_steps

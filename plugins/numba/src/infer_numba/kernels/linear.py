@@ -10,7 +10,16 @@ from __future__ import annotations
 from typing import Any
 
 from infer_numba.kernels.rows import ELEMENTS
-from infer_numba.kernels.tiles import HAS_PAIRS, TILE_VECTORS, make_rows_product
+from infer_numba.kernels.tiles import (
+    FLOATS,
+    HAS_PAIRS,
+    PAIRS,
+    TILE_VECTORS,
+    WIDENED,
+    Words,
+    make_rows_product,
+    widen_pairs,
+)
 from infer_numba.kernels.vector import (
     BYTES,
     LANES,
@@ -31,11 +40,14 @@ LOOK_AHEAD = 16
 read_call = field_reader(LinearCall)
 
 
-def make_linear(dtype: str, pairs: bool) -> Any:
+def make_linear(words: Words, dtype: str) -> Any:
+    """Make the kernel for outputs of *dtype*."""
     element = ELEMENTS[dtype]
     size, vstore, store = element.size, element.vstore, element.store
-    stream = make_rows_product(pairs, prefetches=TILE_VECTORS)
-    block = make_rows_product(pairs, prefetches=1)
+    widened = words is WIDENED
+    few = 2 * TILE_ROWS if widened else TILE_ROWS
+    stream = make_rows_product(words, prefetches=TILE_VECTORS)
+    block = make_rows_product(FLOATS if widened else words, prefetches=1)
 
     @inline
     def store_tile(tile: int, bias: int, out: int, out_pitch: int, rows: int, count: int) -> None:
@@ -56,6 +68,15 @@ def make_linear(dtype: str, pairs: bool) -> Any:
                 store(target + size * index, single)
                 index += 1
 
+    @inline
+    def widen_panel(source: int, target: int, steps: int) -> None:
+        """Write a panel of pairs as float32, which many rows then read without more work."""
+        for step in range(steps):
+            for vector in range(TILE_VECTORS):
+                low = target + 2 * step * TILE_PITCH + vector * BYTES
+                place = source + step * TILE_PITCH + vector * BYTES
+                widen_pairs(place, low, low + TILE_PITCH)
+
     @outline
     def compute_part(call: LinearCall, panel: int, first: int, end: int, tile: int) -> None:
         """Compute rows first ... end - 1 of one panel."""
@@ -69,21 +90,27 @@ def make_linear(dtype: str, pairs: bool) -> Any:
         following = weights
         if panel + call.ahead < call.panels:
             following += call.ahead * panel_bytes
+        many = call.rows > few
+        steps = call.steps
+        if many and widened:
+            panel_floats = tile + TILE_ROWS * TILE_PITCH
+            widen_panel(weights, panel_floats, steps)
+            weights, steps = panel_floats, 2 * steps
         for row in range(first, end, TILE_ROWS):
             rows = min(TILE_ROWS, end - row)
             x = call.x + row * call.x_pitch
-            if call.rows <= TILE_ROWS:
-                ahead = weights + LOOK_AHEAD * TILE_PITCH
-                stream(x, call.x_pitch, weights, call.steps, tile, ahead, rows)
-            else:
+            if many:
                 share = (row - first) // TILE_ROWS % TILE_VECTORS
-                block(x, call.x_pitch, weights, call.steps, tile, following + share * BYTES, rows)
+                block(x, call.x_pitch, weights, steps, tile, following + share * BYTES, rows)
+            else:
+                ahead = weights + LOOK_AHEAD * TILE_PITCH
+                stream(x, call.x_pitch, weights, steps, tile, ahead, rows)
             out = call.out + row * call.out_pitch + size * column
             store_tile(tile, bias, out, call.out_pitch, rows, count)
 
     def linear(args: int) -> None:
         call = read_call(args + FIELDS)
-        tile = call.scratch + fetch_add(args + THREAD, 1) * TILE_ROWS * TILE_PITCH
+        tile = call.scratch + fetch_add(args + THREAD, 1) * call.scratch_pitch
         parts = (call.rows + call.part_rows - 1) // call.part_rows
         ticket = fetch_add(args + TICKET, 1)
         while ticket < call.panels * parts:
@@ -96,7 +123,10 @@ def make_linear(dtype: str, pairs: bool) -> Any:
 
 
 def kernels() -> dict[str, Any]:
-    found = {"linear_float32": make_linear("float32", pairs=False)}
+    found = {
+        "linear_float32_float32": make_linear(FLOATS, "float32"),
+        "linear_float32_bfloat16": make_linear(WIDENED, "float32"),
+    }
     if HAS_PAIRS:
-        found["linear_bfloat16"] = make_linear("bfloat16", pairs=True)
+        found["linear_bfloat16_bfloat16"] = make_linear(PAIRS, "bfloat16")
     return found

@@ -1,15 +1,16 @@
 """Register-blocked matrix products and transposes, emitted as LLVM instructions.
 
-Operands are made of 32-bit *words*: one float32, or a pair of bfloat16 that the processor
-multiplies and adds at once. A product C[rows, columns] of A[rows, steps] and B[steps, columns]
-reads one word of A per row and step, and vectors of B's columns. Each element of C is one chain
-of additions in the order of the steps, whatever the number of rows in a tile, so a row's result
-does not depend on the rows beside it.
+Operands are made of 32-bit *words*: one float32, or a pair of bfloat16. A product C[rows, columns]
+of A[rows, steps] and B[steps, columns] reads one word of B per step and column, and of A what it is
+multiplied with (:class:`Words`). Each element of C is one chain of additions in the order of the
+steps, whatever the number of rows in a tile, so a row's result does not depend on the rows beside
+it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
@@ -41,7 +42,35 @@ from infer_numba.layout import TILE_ROWS, tile_vectors
 TILE_VECTORS = tile_vectors(LANES)
 
 
-def _multiply_words(builder: ir.IRBuilder, word: Any, vector: Any, total: Any) -> Any:
+Multiply = Callable[[ir.IRBuilder, Any, Any, Any], Any]
+Parts = Callable[[ir.IRBuilder, Any], list[Any]]
+
+
+@dataclass(frozen=True)
+class Words:
+    """What operands are made of.
+
+    parts: makes of a vector of B's words those that are multiplied with one word of A each.
+    count: how many parts, so words of A per row and step.
+    multiply: total + word * vector.
+    """
+
+    parts: Parts
+    count: int
+    multiply: Multiply
+
+
+def _as_it_is(builder: ir.IRBuilder, vector: Any) -> list[Any]:
+    return [vector]
+
+
+def _halves(builder: ir.IRBuilder, vector: Any) -> list[Any]:
+    """The bfloat16 in the low halves of words, then those in the high halves, as float32."""
+    low = builder.shl(vector, splat_of(builder, ir.Constant(I32, 16)))
+    return [low, builder.and_(vector, splat_of(builder, ir.Constant(I32, 0xFFFF0000)))]
+
+
+def _multiply_pairs(builder: ir.IRBuilder, word: Any, vector: Any, total: Any) -> Any:
     """total + word * vector, for pairs of bfloat16: the sum of both products."""
     pairs = ir.VectorType(BFloatType(), 2 * LANES)
     left = builder.bitcast(splat_of(builder, word), pairs)
@@ -55,8 +84,18 @@ def _multiply_floats(builder: ir.IRBuilder, word: Any, vector: Any, total: Any) 
     return call(builder, f"llvm.fmuladd.v{LANES}f32", LLVM_VF, factor, floats, total)
 
 
+FLOATS = Words(_as_it_is, 1, _multiply_floats)
+"""A and B are float32."""
+
+PAIRS = Words(_as_it_is, 1, _multiply_pairs)
+"""A and B are pairs of bfloat16, which the processor multiplies and adds at once."""
+
+WIDENED = Words(_halves, 2, _multiply_floats)
+"""A is float32; B is pairs of bfloat16, for two words of A each."""
+
+
 def make_tile(
-    rows: int, vectors: int, pairs: bool, rescale: bool, prefetches: int = 0
+    rows: int, vectors: int, words: Words, rescale: bool, prefetches: int = 0
 ) -> Callable[..., Any]:
     """Make ``tile(a, a_pitch, b, b_pitch, steps, c, c_pitch, extra)``, all int64.
 
@@ -64,7 +103,6 @@ def make_tile(
     from its present value times the float32 at extra + 4 * i, otherwise from zero. Without,
     *prefetches* cache lines from extra + step * b_pitch on are asked for. steps >= 1.
     """
-    multiply = _multiply_words if pairs else _multiply_floats
 
     def emit(builder: Any, *arguments: Any) -> None:
         a, a_pitch, b, b_pitch, steps, c, c_pitch, extra = arguments
@@ -101,13 +139,17 @@ def make_tile(
         ]
         for line in range(prefetches):
             prefetch(builder, builder.add(builder.add(extra, shift), ir.Constant(I64, 64 * line)))
-        offset = builder.shl(step, ir.Constant(I64, 2))
-        sums = []
-        for row in range(rows):
-            word = load(builder, builder.add(a_rows[row], offset), I32)
-            for vector in range(vectors):
-                total = totals[row * vectors + vector]
-                sums.append(multiply(builder, word, columns[vector], total))
+        offset = builder.mul(step, ir.Constant(I64, 4 * words.count))
+        parts = [words.parts(builder, column) for column in columns]
+        sums = list(totals)
+        for part in range(words.count):
+            shift = builder.add(offset, ir.Constant(I64, 4 * part))
+            for row in range(rows):
+                word = load(builder, builder.add(a_rows[row], shift), I32)
+                for vector in range(vectors):
+                    place = row * vectors + vector
+                    vector_part = parts[vector][part]
+                    sums[place] = words.multiply(builder, word, vector_part, sums[place])
         following = builder.add(step, ir.Constant(I64, 1))
         step.add_incoming(ir.Constant(I64, 0), before)
         step.add_incoming(following, loop)
@@ -123,15 +165,15 @@ def make_tile(
     return instruction(types.void, *[types.int64] * 8)(emit)
 
 
-def make_product(pairs: bool, rescale: bool) -> Any:
+def make_product(words: Words, rescale: bool) -> Any:
     """Make ``product(a, a_pitch, b, b_pitch, steps, c, c_pitch, scales, rows, vectors)``.
 
     rows is 1 ... TILE_ROWS, vectors any number of vectors of columns.
     """
     w1, w2, w3, w4, w5, w6 = (
-        make_tile(rows, TILE_VECTORS, pairs, rescale) for rows in range(1, TILE_ROWS + 1)
+        make_tile(rows, TILE_VECTORS, words, rescale) for rows in range(1, TILE_ROWS + 1)
     )
-    n1, n2, n3, n4, n5, n6 = (make_tile(rows, 1, pairs, rescale) for rows in range(1, 7))
+    n1, n2, n3, n4, n5, n6 = (make_tile(rows, 1, words, rescale) for rows in range(1, 7))
 
     @inline
     def wide(
@@ -209,7 +251,7 @@ def make_product(pairs: bool, rescale: bool) -> Any:
     return product
 
 
-def make_rows_product(pairs: bool, prefetches: int) -> Any:
+def make_rows_product(words: Words, prefetches: int) -> Any:
     """Make ``product(a, a_pitch, b, steps, c, ahead, rows)`` for one panel of B.
 
     B and C have TILE_VECTORS vectors of columns, rows directly after each other; rows is
@@ -217,7 +259,7 @@ def make_rows_product(pairs: bool, prefetches: int) -> Any:
     ahead + step * TILE_VECTORS * BYTES.
     """
     t1, t2, t3, t4, t5, t6 = (
-        make_tile(rows, TILE_VECTORS, pairs, rescale=False, prefetches=prefetches)
+        make_tile(rows, TILE_VECTORS, words, rescale=False, prefetches=prefetches)
         for rows in range(1, TILE_ROWS + 1)
     )
     pitch = TILE_VECTORS * BYTES
@@ -330,6 +372,14 @@ def join_pairs(builder: Any, target: Any, first: Any, second: Any) -> None:
     high = builder.zext(load(builder, second, LLVM_VH), LLVM_VI)
     shifted = builder.shl(high, splat_of(builder, ir.Constant(I32, 16)))
     store(builder, target, builder.or_(low, shifted))
+
+
+@instruction(types.void, types.int64, types.int64, types.int64)
+def widen_pairs(builder: Any, pairs: Any, low: Any, high: Any) -> None:
+    """Store the bfloat16 in the low and in the high halves of LANES words as float32."""
+    low_floats, high_floats = _halves(builder, load(builder, pairs, LLVM_VI))
+    store(builder, low, low_floats)
+    store(builder, high, high_floats)
 
 
 HAS_PAIRS = TARGET.bf16_dot and LANES == 16
