@@ -288,21 +288,43 @@ CHAT_PROMPTS = [
 ]
 
 
+def smollm2_answers(path: Path, raw: list[str], chats: list[str]) -> list[RequestOutput]:
+    settings = {"dtype": "float32", "kv_cache_memory_bytes": 512 * 2**20}
+    with LLM(str(path), **settings) as llm:
+        messages = [[{"role": "user", "content": text}] for text in chats]
+        return llm.generate(raw, GREEDY) + llm.chat(messages, GREEDY)
+
+
+def smollm2_reference(path: Path) -> PreTrainedModel:
+    return AutoModelForCausalLM.from_pretrained(
+        path.parent, gguf_file=path.name, dtype=torch.float32
+    )
+
+
+def assert_says_what_generate_says(model: PreTrainedModel, outputs: list[RequestOutput]) -> None:
+    for output in outputs:
+        found = generated_by_transformers(model, output.prompt_token_ids, TOKENS)
+        assert output.outputs[0].token_ids == found, output.prompt
+        assert len(found) == TOKENS
+
+
 @pytest.mark.timeout(600)
 def test_smollm2_says_what_transformers_says(smollm2_path: Path) -> None:
-    settings = {"dtype": "float32", "kv_cache_memory_bytes": 512 * 2**20, "cpu_threads": 1}
-    with LLM(str(smollm2_path), **settings) as llm:
-        raw = llm.generate(RAW_PROMPTS, GREEDY)
-        chats = [[{"role": "user", "content": text}] for text in CHAT_PROMPTS]
-        outputs = raw + llm.chat(chats, GREEDY)
-    assert len(outputs) >= 32
-    model = AutoModelForCausalLM.from_pretrained(
-        smollm2_path.parent, gguf_file=smollm2_path.name, dtype=torch.float32
-    )
+    outputs = smollm2_answers(smollm2_path, RAW_PROMPTS[:5], CHAT_PROMPTS[:5])
+    model = smollm2_reference(smollm2_path)
     for output in outputs:
-        assert len(output.outputs[0].token_ids) == TOKENS
-        # All positions at once; that is what generate finds one by one, as seen here for two.
+        # All positions at once; what generate finds one by one is seen here for two.
         assert_logprobs_agree(model, output)
-    for output in (raw[0], outputs[-1]):
-        found = generated_by_transformers(model, output.prompt_token_ids, TOKENS)
-        assert output.outputs[0].token_ids == found
+    assert_says_what_generate_says(model, [outputs[0], outputs[-1]])
+
+
+@pytest.mark.acceptance
+@pytest.mark.timeout(3000)
+def test_smollm2_says_what_generate_says_for_all_prompts(smollm2_path: Path) -> None:
+    """Acceptance 2"""
+    outputs = smollm2_answers(smollm2_path, RAW_PROMPTS, CHAT_PROMPTS)
+    assert len(outputs) >= 32
+    model = smollm2_reference(smollm2_path)
+    for output in outputs:
+        assert_logprobs_agree(model, output)
+    assert_says_what_generate_says(model, outputs)
