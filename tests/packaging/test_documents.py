@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from infer.cli import serve
 from infer.cli.main import COMMANDS
+from infer.cli.parser import CommandParser
 from infer.engine.messages import EngineStats
 from infer.telemetry.metrics import Metrics
 from infer_plugin_api.sampling import SamplingParams
@@ -49,6 +51,18 @@ def test_links_lead_to_files_that_exist(document: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
         if "://" not in target:
             assert (document.parent / target).exists(), f"{document.name} links to {target}"
+
+
+def test_the_configuration_file_of_the_user_guide_is_taken_by_serve(tmp_path: Path) -> None:
+    guide = ROOT / "docs" / "user-guide.md"
+    (text,) = (block.text for block in documents.blocks(guide) if block.language == "yaml")
+    (tmp_path / "serve.yaml").write_text(text)
+    parser = CommandParser()
+    serve.add_arguments(parser)
+    args = parser.parse_args(["--config", str(tmp_path / "serve.yaml"), "--port", "8081"])
+    assert (args.model, args.port, args.max_num_seqs) == ("smollm2", 8081, 32)
+    assert args.enable_prefix_caching is False
+    assert args.served_model_name == ["smollm2", "default"]
 
 
 @every_document

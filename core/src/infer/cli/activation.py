@@ -44,3 +44,12 @@ def activation_of(args: argparse.Namespace) -> PluginActivation:
         disable=[name for text in args.disable_plugin for name in split_names(text)],
         strict=args.strict_plugins,
     )
+
+
+def activation_flags(args: argparse.Namespace) -> list[str]:
+    """Return the plugin flags that were given, to start another command with the same plugins."""
+    words = [word for name in args.plugin for word in ("--plugin", name)]
+    if args.only_plugins is not None:
+        words += ["--only-plugins", args.only_plugins]
+    words += [word for name in args.disable_plugin for word in ("--disable-plugin", name)]
+    return [*words, "--strict-plugins"] if args.strict_plugins else words

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from infer.cli.activation import activation_of
 from infer.config.engine import DTYPES, EngineConfig
-from infer.config.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -79,32 +76,36 @@ def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="JSON",
         help="replaces values of generation_config.json",
     )
-    group.add_argument("--config", metavar="FILE", help="YAML with the same names as keys")
+    group.add_argument("--config", metavar="FILE", help="YAML with flags as keys; flags win")
 
 
 def engine_config(args: argparse.Namespace) -> EngineConfig:
-    """Return the configuration of parsed flags; flags win over the file of ``--config``.
-
-    Raises UserError for a file that can't be read or a key that does not exist.
-    """
-    values = _file_values(args.config) if args.config else {}
+    """Return the configuration of parsed flags. Raises UserError for a value that can't be."""
     names = [flag.name for flag in FLAGS]
     names += ["enable_prefix_caching", "override_generation_config"]
-    values |= {name: given for name in names if (given := getattr(args, name)) is not None}
-    if args.served_model_name:
-        values["served_model_names"] = tuple(args.served_model_name)
-    model = args.model or values.pop("model", "")
-    values.pop("model", None)
-    return EngineConfig(model=model, plugins=activation_of(args), **values)
+    values = {name: given for name in names if (given := getattr(args, name)) is not None}
+    return EngineConfig(
+        model=args.model,
+        served_model_names=tuple(args.served_model_name or ()),
+        plugins=activation_of(args),
+        **values,
+    )
 
 
 def engine_flags(args: argparse.Namespace) -> list[str]:
-    """Return the flags that were given, to start another command with the same engine."""
+    """Return the flags that were given, also by a file, to start the same engine again."""
     words: list[str] = []
     for flag in FLAGS:
         given = getattr(args, flag.name)
         if given is not None:
             words += [flag.flag] if flag.kind is None else [flag.flag, str(given)]
+    if args.enable_prefix_caching is not None:
+        prefix = "--" if args.enable_prefix_caching else "--no-"
+        words.append(prefix + "enable-prefix-caching")
+    if args.served_model_name:
+        words += ["--served-model-name", *args.served_model_name]
+    if args.override_generation_config is not None:
+        words += ["--override-generation-config", json.dumps(args.override_generation_config)]
     return words
 
 
@@ -116,23 +117,3 @@ def _json_object(text: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise argparse.ArgumentTypeError(f"{text!r} is no JSON object")
     return value
-
-
-def _file_values(path: str) -> dict[str, Any]:
-    import yaml
-
-    try:
-        loaded = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
-    except (OSError, yaml.YAMLError) as error:
-        raise UserError(f"--config {path} can't be read: {' '.join(str(error).split())}") from error
-    if not isinstance(loaded, dict):
-        raise UserError(f"--config {path} must hold keys and values")
-    known = [flag.name for flag in FLAGS]
-    known += ["model", "enable_prefix_caching", "override_generation_config"]
-    values = {str(key).replace("-", "_"): value for key, value in loaded.items()}
-    for key in values:
-        if key not in known:
-            near = difflib.get_close_matches(key, known, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise UserError(f"--config {path}: unknown key {key!r}{hint}")
-    return values

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.error import URLError
 
-from infer.cli.activation import add_plugin_arguments
+from infer.cli.activation import activation_flags, add_plugin_arguments
 from infer.cli.arguments import add_engine_arguments, engine_config, engine_flags
 from infer.config.errors import EngineError
 
@@ -106,7 +106,7 @@ def throughput(args: argparse.Namespace) -> list[Figure]:
 
 def startup(args: argparse.Namespace) -> list[Figure]:
     command = [sys.executable, "-m", "infer", "serve", *filter(None, [args.model])]
-    command += ["--port", str(args.port), *engine_flags(args)]
+    command += ["--port", str(args.port), *engine_flags(args), *activation_flags(args)]
     runs = [_start(command, f"http://127.0.0.1:{args.port}") for _ in range(args.runs)]
     return [
         Figure("ready_s", statistics.median(ready for ready, _ in runs), "s (median)"),

@@ -7,6 +7,8 @@ import difflib
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
+from infer.cli.config_file import file_values
+
 
 class CommandParser(argparse.ArgumentParser):
     """Like its base, but a flag is never abbreviated: a new one would change what it means."""
@@ -25,6 +27,20 @@ class CommandParser(argparse.ArgumentParser):
             hint = f"; did you mean {near[0]}?" if near and word.startswith("-") else ""
             self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
         return parsed
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse *args*; what they do not say is taken from the file of ``--config``, if given.
+
+        Raises UserError for a bad file.
+        """
+        given = super().parse_known_args(args, namespace)
+        path = getattr(given[0], "config", None)
+        if path is None or "--config" not in self._option_string_actions:
+            return given
+        self.set_defaults(**file_values(path, self._actions))
+        return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
         """End with exit code 2 and one line on stderr."""

@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(
             f"{len(args.words)} words given; quote the prompt: infer run MODEL 'PROMPT'"
         )
-    args.model, prompt = ["", *args.words][-2:]
+    args.model, prompt = [getattr(args, "model", ""), *args.words][-2:]
     if prompt == "-":
         prompt = sys.stdin.read()
     from infer.engine.input_processor import default_sampling_params
