@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -12,7 +12,12 @@ from infer.config.engine import EngineConfig
 from infer.config.errors import EngineError, UserError
 from infer.config.plugins import PluginActivation
 from infer.engine.core import EngineCore
-from infer.engine.input_processor import InputProcessor, Prepared, Prompt
+from infer.engine.input_processor import (
+    InputProcessor,
+    Prepared,
+    Prompt,
+    default_sampling_params,
+)
 from infer.engine.messages import EngineInfo, EngineStats
 from infer.engine.output_processor import AnswerStream
 from infer.engine.outputs import CompletionOutput, Delta, RequestOutput
@@ -68,6 +73,10 @@ class LLM:
         )
         self._streams: dict[str, AnswerStream] = {}
 
+    def sampling_params(self, **values: Any) -> SamplingParams:
+        """Return *values* over what the model recommends. Raises ParameterError."""
+        return SamplingParams(**{**default_sampling_params(self.files), **values})
+
     def generate(
         self,
         prompts: Prompt | Sequence[Prompt],
@@ -75,11 +84,12 @@ class LLM:
     ) -> list[RequestOutput]:
         """Answer prompts, all batched together; results in the order of the prompts.
 
-        One SamplingParams serves all prompts, or give one each. A prompt that can't be served
+        One SamplingParams serves all prompts, or give one each; without, the model's own
+        recommendations do. A prompt that can't be served
         raises ParameterError naming its index before anything runs.
         """
         listed: list[Any] = [prompts] if _is_one(prompts) else list(prompts)
-        chosen = _params_for(listed, params)
+        chosen = _params_for(listed, self.sampling_params() if params is None else params)
         prepared = []
         for index, (prompt, each) in enumerate(zip(listed, chosen, strict=True)):
             try:
@@ -105,7 +115,7 @@ class LLM:
 
     def stream(
         self, prompt: Prompt | Sequence[Message], params: SamplingParams | None = None
-    ) -> Iterator[Delta]:
+    ) -> Generator[Delta, None, None]:
         """Yield what is new of the answers to one prompt or one conversation, as it comes.
 
         Leaving the loop early aborts the request.
@@ -113,7 +123,7 @@ class LLM:
         if not isinstance(prompt, (str, Mapping)) and prompt and isinstance(prompt[0], Mapping):
             conversation: Any = prompt
             prompt = {"prompt_token_ids": self._chat_ids(conversation)}
-        prepared = self._inputs.prepare(prompt, params or SamplingParams())  # type: ignore[arg-type]
+        prepared = self._inputs.prepare(prompt, params or self.sampling_params())  # type: ignore[arg-type]
         self._add(prepared)
         open_ids = {child.request_id for child in prepared.children}
         try:
@@ -229,9 +239,8 @@ class AsyncLLM:
         """Yield the growing output; the last one has ``finished`` set."""
         await self.start()
         result: RequestOutput | None = None
-        async for prepared, delta in self._engine.stream(
-            prompt, params or SamplingParams(), request_id
-        ):
+        params = params or SamplingParams(**default_sampling_params(self._engine.files))
+        async for prepared, delta in self._engine.stream(prompt, params, request_id):
             result = result or _empty(prepared)
             _grow(result, result.outputs[delta.index], delta)
             yield result
@@ -280,10 +289,10 @@ def _is_one(prompts: Any) -> bool:
 
 
 def _params_for(
-    prompts: list[Prompt], params: SamplingParams | Sequence[SamplingParams] | None
+    prompts: list[Prompt], params: SamplingParams | Sequence[SamplingParams]
 ) -> list[SamplingParams]:
-    if params is None or isinstance(params, SamplingParams):
-        return [params or SamplingParams()] * len(prompts)
+    if isinstance(params, SamplingParams):
+        return [params] * len(prompts)
     if len(params) != len(prompts):
         raise ValueError(f"{len(params)} SamplingParams for {len(prompts)} prompts; give one each")
     return list(params)

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import TYPE_CHECKING
 
 from infer.cli.activation import add_plugin_arguments
 from infer.cli.arguments import add_engine_arguments, engine_config
 from infer.config.errors import UserError
+
+if TYPE_CHECKING:
+    from infer.llm import LLM
+    from infer_plugin_api.sampling import SamplingParams
 
 SUMMARY = "answer one prompt on stdout"
 _MAX_TOKENS = 256
@@ -39,11 +44,10 @@ def run(args: argparse.Namespace) -> int:
     args.model, prompt = [getattr(args, "model", ""), *args.words][-2:]
     if prompt == "-":
         prompt = sys.stdin.read()
-    from infer.engine.input_processor import default_sampling_params
     from infer.llm import LLM
 
     with LLM.from_config(engine_config(args)) as llm:
-        params = answer_params(args, default_sampling_params(llm.files))
+        params = answer_params(args, llm)
         chat = llm.chat_template is not None and not args.raw
         asked = [{"role": "user", "content": prompt}] if chat else prompt
         for delta in llm.stream(asked, params):
@@ -52,13 +56,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def answer_params(args: argparse.Namespace, defaults: dict[str, object]):  # type: ignore[no-untyped-def]
-    """Return SamplingParams of the flags over the model's own recommendations."""
-    from infer import SamplingParams
-
+def answer_params(args: argparse.Namespace, llm: LLM) -> SamplingParams:
+    """Return the flags' values over the model's own recommendations."""
     given = {
         name: value
         for name in ("temperature", "top_p")
         if (value := getattr(args, name)) is not None
     }
-    return SamplingParams(**{**defaults, **given, "max_tokens": args.max_tokens})
+    return llm.sampling_params(**given, max_tokens=args.max_tokens)

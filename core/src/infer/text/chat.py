@@ -8,6 +8,7 @@ from typing import Any
 
 from jinja2 import Template, TemplateError, TemplateSyntaxError
 
+from infer.config.errors import UserError
 from infer.text.message_content import ContentError, ContentStyle
 from infer.text.template_environment import TemplateRefusal, environment
 from infer.text.tokenizer import Tokenizer, read_json
@@ -16,7 +17,7 @@ from infer_plugin_api.errors import ModelError
 _DEFAULT, _WITH_TOOLS = "default", "tool_use"
 
 
-class ChatTemplateError(ValueError):
+class ChatTemplateError(UserError):
     """Messages that a template refuses or can't render. The text is one line for the client."""
 
 
