@@ -310,12 +310,12 @@ def assert_says_what_generate_says(model: PreTrainedModel, outputs: list[Request
 
 @pytest.mark.timeout(600)
 def test_smollm2_says_what_transformers_says(smollm2_path: Path) -> None:
-    outputs = smollm2_answers(smollm2_path, RAW_PROMPTS[:5], CHAT_PROMPTS[:5])
+    outputs = smollm2_answers(smollm2_path, RAW_PROMPTS[:4], CHAT_PROMPTS[:4])
     model = smollm2_reference(smollm2_path)
     for output in outputs:
-        # All positions at once; what generate finds one by one is seen here for two.
+        # All positions at once; what generate finds one by one is seen here for one.
         assert_logprobs_agree(model, output)
-    assert_says_what_generate_says(model, [outputs[0], outputs[-1]])
+    assert_says_what_generate_says(model, outputs[-1:])
 
 
 @pytest.mark.acceptance

@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -25,6 +26,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 START_SECONDS = 60
 ANSWER_SECONDS = 60
+# Made once: a client reads all root certificates for its own, which takes longer than to answer.
+_TLS = ssl.create_default_context()
 _READY = re.compile(r"infer: (.+) is ready at (\S+?)(?:/v1)?$")
 
 
@@ -99,14 +102,14 @@ class Served:
 
     @contextlib.contextmanager
     def http(self, **options: Any) -> Iterator[httpx.Client]:
-        with httpx.Client(base_url=self.url, timeout=ANSWER_SECONDS, **options) as client:
+        common: Any = {"base_url": self.url, "timeout": ANSWER_SECONDS, "verify": _TLS}
+        with httpx.Client(**common | options) as client:
             yield client
 
     def async_http(self, **options: Any) -> httpx.AsyncClient:
         limits = httpx.Limits(max_connections=None)
-        return httpx.AsyncClient(
-            base_url=self.url, timeout=ANSWER_SECONDS, limits=limits, **options
-        )
+        common: Any = {"base_url": self.url, "timeout": ANSWER_SECONDS, "verify": _TLS}
+        return httpx.AsyncClient(**common | {"limits": limits} | options)
 
     def openai(self, key: str = "none") -> openai.OpenAI:
         return openai.OpenAI(

@@ -146,7 +146,7 @@ def test_one_request_id_for_many_requests_mixes_nothing_up(small: Served) -> Non
         scrapes: list[dict[str, float]] = []
         async with small.async_http() as client:
             scraping = asyncio.create_task(_scrape(client, scrapes))
-            for _ in range(20):
+            for _ in range(5):
                 pair = await asyncio.gather(
                     *(stream(client, body, headers=header) for _ in range(4)), leave_early(client)
                 )

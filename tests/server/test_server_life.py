@@ -18,8 +18,6 @@ import pytest
 
 from tests.server.running import Served, Stream, free_port, serve, served, stream
 
-LONG = {"prompt": "x", "max_tokens": 1500}
-
 
 def gone(processes: list[psutil.Process]) -> bool:
     """Whether all have ended within a moment."""
@@ -38,7 +36,7 @@ async def until_running(server: Served, count: int) -> None:
 
 
 def streams_across(
-    server: Served, event: Callable[[], None], count: int = 3
+    server: Served, event: Callable[[], None], count: int = 3, max_tokens: int = 1500
 ) -> tuple[list[Any], int | None]:
     """Stream *count* answers, let *event* happen meanwhile; return answers and a new one's status.
 
@@ -55,7 +53,8 @@ def streams_across(
 
     async def test() -> tuple[list[Any], int | None]:
         async with server.async_http() as client:
-            open_answers = [asyncio.create_task(stream(client, LONG)) for _ in range(count)]
+            body = {"prompt": "x", "max_tokens": max_tokens}
+            open_answers = [asyncio.create_task(stream(client, body)) for _ in range(count)]
             await until_running(server, count)
             event()
             await asyncio.sleep(0.2)
@@ -71,12 +70,14 @@ def test_a_drain_lets_open_answers_end_and_refuses_new_ones(
     """OPS-01"""
     with served(models("loop"), "--drain-timeout", "30") as server:
         family = server.children()
-        answers, status = streams_across(server, lambda: server.signal(signal.SIGTERM))
+        answers, status = streams_across(
+            server, lambda: server.signal(signal.SIGTERM), max_tokens=600
+        )
         assert server.exit_code(30) == 0, server.output
     for answer in answers:
         assert isinstance(answer, Stream), answer
         assert answer.done
-        assert answer.text.count("one ") == 375
+        assert answer.text.count("one ") == 150
     assert status in (503, None)
     assert gone(family)
 
@@ -85,7 +86,7 @@ def test_ctrl_c_drains_too_although_every_process_gets_it(models: Callable[[str]
     with served(models("loop"), "--drain-timeout", "30") as server:
         family = server.children()
         answers, _ = streams_across(
-            server, lambda: os.killpg(server.process.pid, signal.SIGINT), count=1
+            server, lambda: os.killpg(server.process.pid, signal.SIGINT), count=1, max_tokens=600
         )
         assert server.exit_code(30) == 0, server.output
     assert answers[0].done

@@ -25,7 +25,7 @@ _WARM_ROUNDS = 2
 def test_200_streams_with_random_disconnects_leak_nothing(models: Callable[[str], Path]) -> None:
     """Acceptance 7, reduced"""
     with served(models("loop"), "--max-num-seqs", "32", *POOL) as server:
-        soak(server, rounds=2, streams=200, max_tokens=60)
+        soak(server, rounds=2, streams=200, max_tokens=30)
 
 
 @pytest.mark.acceptance
