@@ -18,8 +18,9 @@ WORDS = "one two three four "
 MEGABYTE = 1 << 20
 # A pool of the default size is touched for the first time little by little, which is no leak.
 POOL = ("--kv-cache-memory-bytes", str(16 * MEGABYTE))
-# oneDNN keeps a kernel for every number of rows that it has met; most are met early.
+# oneDNN keeps kernels for the numbers of rows that it has met; that cache is full by then.
 _WARM_ROUNDS = 2
+_ALLOWED_GROWTH = 20 * MEGABYTE
 
 
 def test_200_streams_with_random_disconnects_leak_nothing(models: Callable[[str], Path]) -> None:
@@ -63,7 +64,7 @@ def soak(
     assert after["infer_request_failure_total{engine}"] == 0
     assert after["infer_request_failure_total{disconnected}"] > 0
     grown = _memory(server) - memory
-    assert grown < 40 * MEGABYTE, f"{grown / MEGABYTE:.0f} MB more than after the warm rounds"
+    assert grown < _ALLOWED_GROWTH, f"{grown / MEGABYTE:.0f} MB more than after the warm rounds"
     assert "Traceback" not in server.output
     assert "ERROR" not in server.output
 

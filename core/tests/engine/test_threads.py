@@ -29,3 +29,13 @@ def test_workers_of_a_serving_engine_sleep_when_idle() -> None:
     variables = serving_environment(3)
     assert variables["OMP_NUM_THREADS"] == variables["MKL_NUM_THREADS"] == "3"
     assert variables["OMP_WAIT_POLICY"] == "PASSIVE"
+
+
+def test_kernel_caches_are_bounded_unless_the_user_sized_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", raising=False)
+    monkeypatch.setenv("LRU_CACHE_CAPACITY", "77")
+    variables = serving_environment(2)
+    assert int(variables["ONEDNN_PRIMITIVE_CACHE_CAPACITY"]) < 1024
+    assert variables["LRU_CACHE_CAPACITY"] == "77"
