@@ -141,11 +141,15 @@ class Served:
         return parse_metrics(self.get("/metrics").text)
 
     def wait_idle(self, seconds: float = 10) -> dict[str, float]:
-        """Wait until nothing runs or waits; return the metrics of that moment."""
+        """Wait until nothing runs, waits or holds a block; return the metrics of that moment.
+
+        Blocks of a request that has ended are given back when the steps in flight have retired.
+        """
         end = time.monotonic() + seconds
         while True:
             found = self.metrics()
             busy = found["infer_requests_running"] + found["infer_requests_waiting"]
+            busy += found.get("infer_kv_cache_usage_ratio", 0)
             if not busy or time.monotonic() > end:
                 return found
             time.sleep(0.1)
