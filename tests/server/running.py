@@ -149,7 +149,7 @@ class Served:
         while True:
             found = self.metrics()
             busy = found["infer_requests_running"] + found["infer_requests_waiting"]
-            busy += found.get("infer_kv_cache_usage_ratio", 0)
+            busy += found["infer_kv_cache_usage_ratio"]
             if not busy or time.monotonic() > end:
                 return found
             time.sleep(0.1)
