@@ -57,12 +57,23 @@ def test_a_folder_around_one_gguf_file_means_that_file(
         LocalSource().resolve(str(path.parent), source_context())
 
 
+@pytest.fixture
+def empty_surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Relative names must not meet what lies around the clone of whoever runs the tests."""
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    monkeypatch.chdir(inside)
+    monkeypatch.setenv("HOME", str(inside))
+
+
+@pytest.mark.usefixtures("empty_surroundings")
 @pytest.mark.parametrize("name", ["/no/such/folder", "./nowhere", "../x", "~/nowhere", "a.gguf"])
 def test_a_name_that_can_only_be_a_path_must_exist(name: str, source_context: Context) -> None:
     with pytest.raises(ModelError, match=f"no model at {name}: there is no such folder or file"):
         LocalSource().resolve(name, source_context())
 
 
+@pytest.mark.usefixtures("empty_surroundings")
 @pytest.mark.parametrize("name", ["smollm2", "owner/model", "x" * 5000, "nul\0", "~nobody9/x"[1:]])
 def test_other_names_are_left_to_other_sources(name: str, source_context: Context) -> None:
     assert LocalSource().resolve(name, source_context()) is None
